@@ -111,6 +111,9 @@ async def test_readyz_has_the_state_of_each_part() -> None:
             200,
             {"state": "ready", "listeners": True, "configuration": True, "upstreams": {"127.0.0.1:19092": True}},
         )
+        reloads.last_reload_successful = False
+        status, refused_file = await readiness(admin)
+        assert (status, refused_file["configuration"]) == (200, False)
         upstream.failed(Fault("refused", "Connection refused"), is_probe=True)
         status, degraded = await readiness(admin)
         assert (status, degraded["state"]) == (503, "degraded")
@@ -126,13 +129,6 @@ async def test_readyz_has_the_state_of_each_part() -> None:
         status, draining = await readiness(admin)
         assert (status, draining["state"]) == (503, "draining")
         assert (await asyncio.to_thread(ask, admin.port, "/livez")).status == 200
-
-
-async def test_readyz_shows_a_refused_file_and_stays_ready() -> None:
-    async with admin_of(ready_server(), Reloads(last_reload_successful=False)) as admin:
-        status, shown = await readiness(admin)
-
-    assert (status, shown["configuration"]) == (200, False)
 
 
 async def test_any_other_path_is_404_with_a_list_of_paths_and_any_other_method_405() -> None:
@@ -177,8 +173,11 @@ async def test_the_port_is_logged_in_use_and_free_after_the_end(caplog: pytest.L
         port = admin.port
         assert f"admin on http://127.0.0.1:{port}" in caplog.messages
         for host, taken in (("127.0.0.1", port), ("nowhere.invalid", 1)):
-            with pytest.raises(OSError, match=f"^cannot listen on {host}:{taken}: "):
-                AdminServer(Admin(bind=Address(host=host, port=taken)), Server(CONFIG), Reloads())
+            used = Address(host=host, port=taken)
+            for binds in (Admin(bind=used), Admin(bind=LOOPBACK, metrics_bind=used)):
+                with pytest.raises(StartError, match=f"^cannot listen on {host}:{taken}: ") as refused:
+                    AdminServer(binds, Server(CONFIG), Reloads())
+                assert refused.value.location == ("admin", "metrics_bind" if binds.metrics_bind else "bind")
 
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
@@ -203,15 +202,11 @@ HOSTS = (
     ("10.1.2.3", 200),
     ("[::1]:{port}", 200),
     ("localhost:{port}", 200),
-    ("LOCALHOST", 200),
-    ("proxy.example:{port}", 200),
     ("Proxy.Example", 200),
     ("proxy.example.:{port}", 200),
-    ("localhost.", 200),
     ("proxy.example..", 421),
     ("evil.example:{port}", 421),
     ("127.0.0.1.evil.example", 421),
-    ("localhost.evil.example", 421),
     ("x@127.0.0.1", 421),
     ("[evil.example]", 421),
     (":{port}", 421),
@@ -251,18 +246,6 @@ async def test_metrics_bind_serves_only_metrics_and_probes() -> None:
     assert [answer.status for answer in answers.values()] == [200, 200, 200, 404, 404, 404, 404]
     assert b"kafka_quota_proxy_connections" in answers["/metrics"].body
     assert (posted.status, posted.body) == (404, b"not found; the paths are /metrics /livez /readyz\n")
-
-
-async def test_a_used_metrics_port_is_an_error_and_leaves_no_port_bound() -> None:
-    async with admin_of(Server(CONFIG)) as admin:
-        taken = Address(host="127.0.0.1", port=admin.port)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            first = Address(host="127.0.0.1", port=free.getsockname()[1])
-        with pytest.raises(StartError, match=rf"cannot listen on 127\.0\.0\.1:{admin.port}") as refused:
-            AdminServer(Admin(bind=first, metrics_bind=taken), Server(CONFIG), Reloads())
-        assert refused.value.location == ("admin", "metrics_bind")
-
-        socket.create_server(("127.0.0.1", first.port)).close()
 
 
 async def test_a_slow_request_is_cut_off_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

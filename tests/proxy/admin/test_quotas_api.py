@@ -333,16 +333,15 @@ async def test_waiting_changes_leave_threads_for_scrapes(tmp_path: Path) -> None
 
 @on_uvloop
 async def test_a_change_that_takes_too_long_answers_504_and_is_dropped(tmp_path: Path) -> None:
+    body = json.dumps(SET_ALICE).encode()
+    environ = {
+        "HTTP_AUTHORIZATION": f"Bearer {TOKEN}",
+        "CONTENT_TYPE": "application/json",
+        "CONTENT_LENGTH": str(len(body)),
+        "wsgi.input": io.BytesIO(body),
+    }
     async with page(tmp_path, serves=False) as one:
-        loop, token_file = asyncio.get_running_loop(), str(tmp_path / "token")
-        late = QuotasApi(loop, one.server, token_file, deadline_s=0.01)
-        body = json.dumps(SET_ALICE).encode()
-        environ = {
-            "HTTP_AUTHORIZATION": f"Bearer {TOKEN}",
-            "CONTENT_TYPE": "application/json",
-            "CONTENT_LENGTH": str(len(body)),
-            "wsgi.input": io.BytesIO(body),
-        }
+        late = QuotasApi(asyncio.get_running_loop(), one.server, str(tmp_path / "token"), deadline_s=0.01)
 
         with pytest.raises(RefusedError, match="look before you send it again") as refused:
             await asyncio.to_thread(late.post, environ)

@@ -13,11 +13,8 @@ def environ(**changed: str) -> dict[str, object]:
     return {**given, **changed, "wsgi.input": io.BytesIO(b"[]")}
 
 
-def test_body_is_parsed() -> None:
+def test_body_is_parsed_and_none_where_it_may_be_missing() -> None:
     assert read_json(environ()) == []
-
-
-def test_missing_body_is_read_as_none_where_it_may_be_missing() -> None:
     for size in ("", "0"):
         assert read_json(environ(CONTENT_LENGTH=size), may_be_empty=True) is None
 

@@ -54,17 +54,6 @@ def test_metadata_answers_are_read_in_each_version() -> None:
         assert found.topics == tuple(_topic(topic) for topic in message.topics), highest
 
 
-def test_a_topic_without_an_id_has_none() -> None:
-    request = prepared(MetadataRequest(None), ApiKey.METADATA, 13)
-    kind = kio_messages.response_class(ApiKey.METADATA, request.API_VERSION)
-    encoded = kio_messages.encode(message := kio_messages.example(kind, array_length=1))
-    without = encoded.replace(message.topics[0].topic_id.bytes, bytes(16))
-
-    (topic,) = read_metadata(request.RESPONSE_TYPE.decode(BytesIO(without))).topics
-
-    assert topic.topic_id is None
-
-
 def test_log_dirs_are_asked_for_and_read_as_kafka_has_them() -> None:
     request = prepared(DescribeLogDirsRequest({"orders": (0, 2)}), ApiKey.DESCRIBE_LOG_DIRS, 5)
     message = kio_messages.example(kio_messages.response_class(ApiKey.DESCRIBE_LOG_DIRS, request.API_VERSION))

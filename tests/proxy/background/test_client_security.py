@@ -30,6 +30,7 @@ def test_the_password_is_the_first_line_of_its_file(tmp_path: Path, content: str
     file.write_text(content)
 
     assert security(login(file))["sasl_plain_password"] == password
+    assert security(AdminClient()) == {"security_protocol": "PLAINTEXT"}
 
 
 def test_error_of_a_password_that_is_not_utf_8_names_its_file(tmp_path: Path) -> None:
@@ -61,12 +62,6 @@ def test_login_and_certificates_are_those_of_the_file(tmp_path: Path) -> None:
         "sasl_plain_username": "quota-proxy",
         "sasl_plain_password": "secret",
     }
-
-
-def test_plaintext_needs_no_further_settings() -> None:
-    found = connection(AdminClient(bootstrap_servers=(Address(host="k1", port=9092),)), "me")
-
-    assert found == {"bootstrap_servers": ["k1:9092"], "client_id": "me", "security_protocol": "PLAINTEXT"}
 
 
 @pytest.mark.parametrize("is_second", [False, True])

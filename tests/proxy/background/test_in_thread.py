@@ -9,14 +9,11 @@ from kafka_quota_proxy.proxy.background.in_thread import in_thread
 from tests.support.stub_broker import eventually
 
 
-async def test_the_result_comes_from_a_thread_of_that_name() -> None:
-    assert await in_thread(lambda: threading.current_thread().name, name="asked") == "asked"
-
-
-async def test_an_error_in_the_thread_is_raised_in_the_waiting_coroutine() -> None:
+async def test_the_result_or_the_error_comes_from_a_thread_of_that_name() -> None:
     def work() -> None:
         raise OSError("away")
 
+    assert await in_thread(lambda: threading.current_thread().name, name="asked") == "asked"
     with pytest.raises(OSError, match="away"):
         await in_thread(work)
 

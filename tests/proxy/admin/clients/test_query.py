@@ -19,6 +19,9 @@ def test_each_parameter_is_read() -> None:
     )
 
 
+PARAMETERS = "the parameters are kind, sort, limit, user, client_id, details"
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [
@@ -28,11 +31,8 @@ def test_each_parameter_is_read() -> None:
         ("limit=10001", "limit must be a whole number from 1 to 10000, not '10001'"),
         ("limit=²", "limit must be a whole number from 1 to 10000, not '²'"),
         ("details=yes", "details must be one of true, false, not 'yes'"),
-        (
-            "client-id=a",
-            "'client-id' is not a parameter; the parameters are kind, sort, limit, user, client_id, details",
-        ),
-        ("limit=1&limit=2", "'limit' is given twice; the parameters are kind, sort, limit, user, client_id, details"),
+        ("client-id=a", f"'client-id' is not a parameter; {PARAMETERS}"),
+        ("limit=1&limit=2", f"'limit' is given twice; {PARAMETERS}"),
         ("kind", "the query is not valid: bad query field: 'kind'"),
     ],
 )

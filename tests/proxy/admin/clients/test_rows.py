@@ -66,19 +66,6 @@ async def test_a_row_says_who_is_throttled_by_which_rule_and_since_when() -> Non
     }
 
 
-async def test_a_row_without_a_limit_has_no_rule() -> None:
-    server = server_with(ETL)
-    now_ms = now()
-    connect(server, "free", now_ms=now_ms, user="alice", kind=QuotaKind.FETCH).charge(5_000, now_ms=now_ms)
-
-    (row,) = rows(server)
-
-    assert (row["user"], row["client_id"], row["kind"]) == ("alice", "free", "fetch")
-    empty = ("limit", "limit_written", "utilisation", "rule", "level", "shaping", "enforcement", "throttled_since")
-    assert [row[key] for key in empty] == [None] * len(empty)
-    assert (row["throttled"], row["throttled_for_ms"], row["throttle_seconds_last_minute"]) == (False, 0, 0.0)
-
-
 async def test_clients_that_share_a_bucket_share_a_row_and_each_finds_it() -> None:
     inner = Listener(
         name="inner",
@@ -102,15 +89,18 @@ async def test_clients_that_share_a_bucket_share_a_row_and_each_finds_it() -> No
     assert rows(server, user="bob", client_id="two") == []
 
 
-async def test_a_row_has_at_most_20_addresses() -> None:
+async def test_a_row_without_a_limit_has_no_rule_and_at_most_20_addresses() -> None:
     server = server_with(ETL)
     now_ms = now()
     for number in range(30):
-        connect(server, "etl", now_ms=now_ms, address=f"10.0.0.{number + 10}").charge(1, now_ms=now_ms)
+        connect(server, "free", now_ms=now_ms, address=f"10.0.0.{number + 10}").charge(1, now_ms=now_ms)
 
     (row,) = rows(server)
 
     assert (row["connections"], len(row["addresses"]), row["addresses"][0]) == (30, 20, "10.0.0.10")
+    empty = ("limit", "limit_written", "utilisation", "rule", "level", "shaping", "enforcement", "throttled_since")
+    assert [row[key] for key in empty] == [None] * len(empty)
+    assert (row["throttled"], row["throttled_for_ms"], row["throttle_seconds_last_minute"]) == (False, 0, 0.0)
 
 
 async def test_details_have_the_rules_that_lost_and_the_last_throttles() -> None:

@@ -53,28 +53,24 @@ def test_a_row_has_the_usage_of_its_bucket() -> None:
     )
 
 
-def test_a_bucket_has_a_row_once_it_is_charged_and_utilisation_if_it_is_limited() -> None:
+def test_a_bucket_has_a_row_once_it_is_charged_and_the_limit_of_now() -> None:
     quotas = BrokerQuotas(ProxyConfig(listeners=()))
     quotas.buckets(principal="ANONYMOUS", client_id="idle", now_ms=NOW_MS)
     assert rows_of(quotas) == []
 
     charge(quotas, "etl", 4_000)
     (row,) = rows_of(quotas)
-
     assert (row.limit, row.utilisation) == (None, None)
     assert isnan(row.throttle_time_ms)
 
-
-def test_a_changed_limit_shows_at_once_and_used_seconds_do_not_fall() -> None:
-    quotas = BrokerQuotas(CONFIG)
-    charge(quotas, "etl", 4_000)
-    update(quotas, ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0),)))
-    (row,) = rows_of(quotas)
+    limited = BrokerQuotas(CONFIG)
+    charge(limited, "etl", 4_000)
+    update(limited, ProxyConfig(listeners=(), quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0),)))
+    (row,) = rows_of(limited)
     assert (row.limit, row.utilisation) == (500.0, 0.8)
-
-    charge(quotas, "etl", 1_000)
-    (row,) = rows_of(quotas)
-    assert row.used_s == 4_000 / 1_000 + 1_000 / 500
+    charge(limited, "etl", 1_000)
+    (row,) = rows_of(limited)
+    assert row.used_s == 4_000 / 1_000 + 1_000 / 500, "it does not fall when the limit changes"
 
 
 def test_used_seconds_do_not_fall_when_one_of_two_brokers_evicts_its_bucket() -> None:
@@ -98,71 +94,44 @@ def test_used_seconds_do_not_fall_when_one_of_two_brokers_evicts_its_bucket() ->
     assert [row.used_s for row in own] == [17.0]
 
 
-def test_the_tokens_of_two_brokers_are_the_lower_ones() -> None:
-    config = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id="etl", controller_mutation_rate=10.0),))
-    brokers = BrokerQuotas(config), BrokerQuotas(config)
-    for quotas, partitions in zip(brokers, (150, 20), strict=True):
-        bucket = quotas.bucket(QuotaKind.MUTATION, principal="ANONYMOUS", client_id="etl", now_ms=NOW_MS)
-        bucket.charge(partitions, now_ms=NOW_MS)
-
-    (row,) = read([one.manager(QuotaKind.MUTATION) for one in brokers], now_ms=NOW_MS, rest=no_rest)
-
-    assert (row.tokens, row.rate, row.usage.amount) == (-40.0, 170 / 30, 170)
-
-
 def test_buckets_of_one_name_at_two_brokers_are_one_row() -> None:
-    quiet, busy = BrokerQuotas(CONFIG), BrokerQuotas(CONFIG)
-    charge(quiet, "etl", 4_000)
-    charge(busy, "etl", 12_000)
+    limits = QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0, controller_mutation_rate=10.0)
+    brokers = [BrokerQuotas(ProxyConfig(listeners=(), quotas=(limits,))) for _ in range(2)]
+    for quotas, size_bytes, partitions in zip(brokers, (4_000, 12_000), (150, 20), strict=True):
+        charge(quotas, "etl", size_bytes)
+        mutations = quotas.bucket(QuotaKind.MUTATION, principal="ANONYMOUS", client_id="etl", now_ms=NOW_MS)
+        mutations.charge(partitions, now_ms=NOW_MS)
 
-    (row,) = rows_of(quiet, busy)
+    (row,) = rows_of(*brokers)
+    (of_mutations,) = read([one.manager(QuotaKind.MUTATION) for one in brokers], now_ms=NOW_MS, rest=no_rest)
 
     assert (row.usage.amount, row.usage.requests) == (16_000, 2)
     assert (row.rate, row.limit) == (1_600.0, 1_000.0)
     assert (row.utilisation, row.throttle_time_ms) == (1.2, 2_000.0)
+    assert (of_mutations.tokens, of_mutations.rate, of_mutations.usage.amount) == (-40.0, 170 / 30, 170)
 
 
-def test_above_the_maximum_the_largest_have_their_own_series_and_the_rest_is_summed() -> None:
-    quotas = BrokerQuotas(CONFIG)
-    for client_id, amount in (("a", 10), ("b", 30), ("c", 20), ("d", 5)):
-        charge(quotas, client_id, amount)
-
-    own, other = Names(most=2).divide(rows_of(quotas), no_rest)
-
-    assert [row.tags.client_id for row in own] == ["b", "c"]
-    assert other == UsageTotals(15, 2, 0, 0, 0)
-
-
-def test_a_bucket_named_other_is_summed_with_the_others() -> None:
-    quotas = BrokerQuotas(
-        ProxyConfig(listeners=(), quotas=(QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=1e9),))
-    )
-    quotas.produce.bucket(user=OTHER.user, client_id=OTHER.client_id, now_ms=NOW_MS).charge(7, now_ms=NOW_MS)
-
-    own, other = Names().divide(rows_of(quotas), no_rest)
-
-    assert own == []
-    assert other == UsageTotals(7, 1, 0, 0, 0)
-
-
-def test_a_bucket_keeps_its_series_while_it_lives() -> None:
+def test_the_largest_buckets_have_their_own_series_while_they_live() -> None:
     quotas = BrokerQuotas(CONFIG)
     names = Names(most=1)
-    charge(quotas, "first", 10)
-    names.divide(rows_of(quotas), no_rest)
+    for client_id, amount in (("small", 3), ("first", 10), (OTHER.client_id, 7)):
+        charge(quotas, client_id, amount)
+    own, other = names.divide(rows_of(quotas), no_rest)
+    assert [row.tags.client_id for row in own] == ["first"]
+    assert other == UsageTotals(10, 2, 0, 0, 0)
     later_ms = NOW_MS + EXPIRES_AFTER_MS + 1
     charge(quotas, "second", 1_000, later_ms)
 
     own, other = names.divide(rows_of(quotas), no_rest)
     assert [row.tags.client_id for row in own] == ["first"]
-    assert other == UsageTotals(1_000, 1, 0, 0, 0)
+    assert other == UsageTotals(1_010, 3, 0, 0, 0)
 
     quotas.expire(now_ms=later_ms)
     charge(quotas, "second", 5, later_ms)
-    own, other = names.divide(rows_of(quotas), no_rest)
+    own, other = names.divide(rows_of(quotas), no_rest, gone=quotas.produce.departed_usage)
     # The first 1,000 bytes stay in the series where they were counted.
     assert [(row.tags.client_id, row.usage) for row in own] == [("second", UsageTotals(5, 1, 0, 0, 0))]
-    assert other == UsageTotals(1_000, 1, 0, 0, 0)
+    assert other == UsageTotals(1_010, 3, 0, 0, 0)
 
 
 @given(

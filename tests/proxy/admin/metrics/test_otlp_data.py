@@ -53,14 +53,6 @@ def test_a_counter_is_a_cumulative_sum_since_the_start(receiver: OtlpReceiver) -
     assert (point.start_time_unix_nano, point.time_unix_nano) == (STARTED_NS, NOW_NS)
 
 
-def test_a_gauge_may_have_no_labels_and_no_number(receiver: OtlpReceiver) -> None:
-    send(receiver, PROXY.gauge("ratio", "", [("", 0.25)]), PROXY.gauge("age", "", [("", float("nan"))]))
-
-    ratio, age = received(receiver)
-    assert [point.as_double for point in ratio.gauge.data_points] == [0.25]
-    assert [isnan(point.as_double) for point in age.gauge.data_points] == [True]
-
-
 def test_a_histogram_has_the_counts_between_its_bounds(receiver: OtlpReceiver) -> None:
     samples: list[tuple[str, float]] = [
         (f"_bucket{labels(api=api, le=bound)}", count * factor)
@@ -90,36 +82,32 @@ def test_labels_are_those_that_prometheus_reads() -> None:
     assert attributes(text) == sample.labels == {"user": HOSTILE, "client_id": "\\"}
 
 
-def test_many_points_are_sent_in_several_requests(receiver: OtlpReceiver) -> None:
+def test_many_points_are_sent_in_several_requests_with_what_the_environment_adds(
+    receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-token=secret")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test,service.name=other")
     count = 2 * MAX_POINTS + 1
-    families = [PROXY.gauge("first", "", [("", 1)])]
+    families = [PROXY.gauge("first", "", [("", 0.25)]), PROXY.gauge("age", "", [("", float("nan"))])]
     families.append(PROXY.gauge("second", "", [(labels(n=str(n)), n) for n in range(count)]))
 
     send(receiver, *families)
 
+    first, age, *others = received(receiver)
+    assert first.gauge.data_points[0].as_double == 0.25
+    assert isnan(age.gauge.data_points[0].as_double)
     sizes = [
         sum(len(metric.gauge.data_points) for metric in request.resource_metrics[0].scope_metrics[0].metrics)
         for request in receiver.requests
     ]
-    assert sizes == [MAX_POINTS, MAX_POINTS, 2]
-    values = [point.as_int for metric in received(receiver)[1:] for point in metric.gauge.data_points]
+    assert sizes == [MAX_POINTS, MAX_POINTS, 3]
+    values = [point.as_int for metric in others for point in metric.gauge.data_points]
     assert values == list(range(count))
     resource = {one.key: one.value.string_value for one in receiver.requests[2].resource_metrics[0].resource.attributes}
     assert resource["service.name"] == "kafka-quota-proxy"
     assert resource["service.instance.id"] == "host:9092"
-
-
-def test_the_environment_adds_headers_and_attributes(receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-token=secret")
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test,service.name=other")
-
-    send(receiver, PROXY.gauge("x", "", [("", 1)]))
-
-    (resource,) = (one.resource for one in receiver.requests[0].resource_metrics)
-    found = {one.key: one.value.string_value for one in resource.attributes}
+    assert resource["deployment.environment"] == "test"
     assert receiver.tokens == {"secret"}
-    assert found["deployment.environment"] == "test"
-    assert found["service.name"] == "kafka-quota-proxy"
 
 
 def test_a_request_that_is_refused_ends_the_sending(receiver: OtlpReceiver) -> None:
