@@ -22,8 +22,6 @@ from tests.support.eight_levels import CONFIG
 from tests.support.reloads import Reloads
 from tests.support.stores import damage_header, keep_strange, set_version, write_rules
 
-ALL_KEYS = [*(kind.key for kind in BUCKET_KINDS), "connections", "connection_creation_rate"]
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -46,8 +44,10 @@ def explained(capsys: pytest.CaptureFixture[str]) -> Explained:
     return run
 
 
-def test_text_has_every_kind_of_quota(path: Path, explained: Explained) -> None:
-    assert explained(path, "--user", "alice-77", "--client-id", "x") == (
+def test_text_says_how_the_client_is_charged_and_what_lost(path: Path, explained: Explained) -> None:
+    text = explained(path, "--user", "alice-77", "--client-id", "x")
+
+    assert text.startswith(
         "user alice-77, client-id x\n"
         "  folded       charged as user alice (principals.fold)\n"
         "  pauses       at most 5 s each (max_throttle_time)\n"
@@ -56,28 +56,13 @@ def test_text_has_every_kind_of_quota(path: Path, explained: Explained) -> None:
         f"  rule         user alice, client-id <default> ({path}:9)\n"
         "  level        2 of 8: user, default client-id\n"
         "  bucket       user alice with client-id x; all such connections to a broker share it\n"
-        "  listener     clients: respond, sampled\n"
-        "  listener     shadow: observe, paced\n"
-        "  lost         user <default>, 1048576 bytes (1 MiB) per second"
-        f" ({path}:10)\n"
-        "               level 6: level 2 (user, default client-id) is more specific\n"
-        "\n"
-        "consumer_byte_rate: 2000000 bytes (2 MB) per second\n"
-        f"  rule         client-id <default> ({path}:6)\n"
-        "  level        8 of 8: default client-id\n"
+    )
+    assert (
         "  bucket       client-id x; shared by all users at a broker, except those with a rule of their own\n"
         "  listener     clients: respond, sampled\n"
         "               the max_bytes of a fetch is lowered to 20000000 bytes (20 MB)\n"
         "  listener     shadow: observe, paced\n"
-        "\n"
-        "request_percentage: not limited\n"
-        "\n"
-        "request_rate: not limited\n"
-        "\n"
-        "controller_mutation_rate: not limited\n"
-        "\n"
-        "connections: not limited\n"
-    )
+    ) in text
     by_address = explained(path, "--ip", "10.0.0.8")
     assert by_address.startswith("user ANONYMOUS, no client-id\n")
     assert by_address.endswith("\nconnection_creation_rate of 10.0.0.8: not limited\n")
@@ -153,8 +138,7 @@ principals: {exempt: [admin]}
 
 
 @pytest.fixture
-def other_kinds(tmp_path: Path) -> Path:
-    path = tmp_path / "kinds.yaml"
+def other_kinds(path: Path) -> Path:
     path.write_text(OTHER_KINDS)
     return path
 
@@ -208,8 +192,9 @@ def test_every_kind_has_its_limit_in_its_own_unit(other_kinds: Path, explained: 
 
 def test_json_has_an_object_for_every_kind(other_kinds: Path, explained: Explained) -> None:
     found = json.loads(explained(other_kinds, "--user", "alice", "--ip", "10.0.0.7", "--json"))
-    assert list(found) == ALL_KEYS
+    assert list(found) == [*(kind.key for kind in BUCKET_KINDS), "connections", "connection_creation_rate"]
     assert [one and one["limit"] for one in found.values()] == [None, None, 250.5, 0.5, 10, 3, 0.5]
+    lost = {"rule": {"user": "<default>"}, "limit": 20, "level": 6, "source": f"{other_kinds}:6"}
     assert found["connections"] == {
         "limit": 3,
         "rule": {"user": "alice"},
@@ -218,29 +203,15 @@ def test_json_has_an_object_for_every_kind(other_kinds: Path, explained: Explain
         "bucket": {"user": "alice", "client-id": ""},
         "charged_user": "alice",
         "listeners": {"clients": {"enforcement": "delay"}, "shadow": {"enforcement": "delay"}},
-        "lost": [
-            {
-                "rule": {"user": "<default>"},
-                "limit": 20,
-                "level": 6,
-                "source": f"{other_kinds}:6",
-                "reason": "level 3 (user) is more specific",
-            }
-        ],
+        "lost": [lost | {"reason": "level 3 (user) is more specific"}],
     }
+    lost = {"rule": {"ip": "<default>"}, "limit": 5, "source": f"{other_kinds}:7"}
     assert found["connection_creation_rate"] == {
         "limit": 0.5,
         "rule": {"ip": "10.0.0.7"},
         "source": f"{other_kinds}:8",
         "bucket": {"ip": "10.0.0.7"},
-        "lost": [
-            {
-                "rule": {"ip": "<default>"},
-                "limit": 5,
-                "source": f"{other_kinds}:7",
-                "reason": "the address has a rule of its own",
-            }
-        ],
+        "lost": [lost | {"reason": "the address has a rule of its own"}],
     }
 
 
@@ -480,9 +451,9 @@ quotas:
 """
 
 
-def said_at(instant: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, *more: str, rules: str = TIMED) -> str:
+def said_at(instant: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, *more: str) -> str:
     path = tmp_path / "c.yaml"
-    path.write_text(rules)
+    path.write_text(TIMED)
     assert main(["explain", str(path), "--user", "alice", "--client-id", "etl", "--at", instant, *more]) == 0
     return capsys.readouterr().out.replace(f"{tmp_path}/", "")
 
@@ -515,35 +486,25 @@ def test_another_instant_may_have_another_rule(capsys: pytest.CaptureFixture[str
 
 
 def test_json_has_times_and_inactive_rules(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    command = (capsys, tmp_path, "--json", "--ip", "10.0.0.7")
-    own = "  - {ip: 10.0.0.7, connection_creation_rate: 9, schedule: {hours: 08:00-18:00, time_zone: UTC}}\n"
-    monday = json.loads(said_at("2026-11-30T20:00:00Z", *command, rules=f"{TIMED}{own}"))["connection_creation_rate"]
-    tuesday = json.loads(said_at("2026-12-01T01:30:00Z", *command))
+    found = json.loads(said_at("2026-12-01T01:30:00Z", capsys, tmp_path, "--json", "--ip", "10.0.0.7"))
 
-    produce = tuesday["producer_byte_rate"]
+    produce = found["producer_byte_rate"]
     assert (produce["limit"], produce["times"]) == (7_000, ["ramp: step 1 of 4, the next at 2026-12-01T02:00:00Z"])
-    assert produce["not_now"][1] == {
-        "rule": {"client-id": "etl"},
-        "limit": 2_000,
-        "level": 7,
-        "source": "c.yaml:4",
-        "reason": "outside its schedule (mon-fri 08:00-18:00 UTC), again at 2026-12-01T08:00:00Z",
-    }
-    assert monday["times"] == ["expires at 2026-12-01T00:00:00Z"]
-    assert [(one["rule"], one["source"]) for one in monday["not_now"]] == [({"ip": "10.0.0.7"}, "c.yaml:9")]
+    outside = "outside its schedule (mon-fri 08:00-18:00 UTC), again at 2026-12-01T08:00:00Z"
+    of_etl = {"rule": {"client-id": "etl"}, "limit": 2_000, "level": 7, "source": "c.yaml:4", "reason": outside}
+    assert produce["not_now"][1] == of_etl
     expired = {"reason": "expired at 2026-12-01T00:00:00Z"}
-    assert tuesday["connection_creation_rate"] == {
+    assert found["connection_creation_rate"] == {
         "limit": None,
         "rule": None,
         "not_now": [{"rule": {"ip": "<default>"}, "limit": 5, "source": "c.yaml:8", **expired}],
     }
 
 
-def test_the_rule_outside_a_schedule_has_its_end(explained: Explained, tmp_path: Path) -> None:
-    path = tmp_path / "c.yaml"
+def test_the_rule_outside_a_schedule_has_its_end(explained: Explained, path: Path) -> None:
     schedule = "{hours: 22:00-06:00, time_zone: Europe/Berlin, otherwise: {consumer_byte_rate: 3000}}"
     rule = f"{{user: alice, producer_byte_rate: 1000, expires: 2026-12-05T00:00:00Z, schedule: {schedule}}}"
-    path.write_text(f"{TIMED.splitlines()[0]}\nquotas:\n  - {rule}\n")
+    path.write_text(f"{LISTENER}quotas: [{rule}]\n")
 
     said = explained(path, "--user", "alice", "--at", "2026-12-01T12:00:00+01:00")
     words = "outside its schedule (mon-sun 22:00-06:00 Europe/Berlin)"

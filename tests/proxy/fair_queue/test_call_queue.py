@@ -86,26 +86,6 @@ def test_identities_take_turns_with_round_robin() -> None:
 # -- properties --
 
 
-@given(weights=st.lists(st.integers(1, 9), min_size=1, max_size=5))
-def test_a_saturated_queue_follows_the_weights(weights: list[int]) -> None:
-    levels = len(weights)
-    queue = queue_of(levels, 10 * levels, multiplexer_weights=weights)
-    for level in range(levels):
-        for _ in range(10):
-            queue.add(Call(level))
-
-    turns = 20 * sum(weights)
-    taken: Counter[int] = Counter()
-    for _ in range(turns):
-        call = queue.poll()
-        assert call is not None
-        taken[call.level] += 1
-        queue.add(Call(call.level))
-
-    for level, weight in enumerate(weights):
-        assert taken[level] / turns == pytest.approx(weight / sum(weights), rel=0.05)
-
-
 @given(weights=st.lists(st.integers(1, 9), min_size=2, max_size=5), ahead=st.integers(0, 5))
 def test_no_level_starves(weights: list[int], ahead: int) -> None:
     """A call behind ``ahead`` others in the lowest level is taken within ``ahead + 1`` cycles."""

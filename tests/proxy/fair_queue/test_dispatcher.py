@@ -39,16 +39,6 @@ def ran(dispatcher: Dispatcher, **ticket: object) -> Ticket:
     return own
 
 
-def test_a_free_slot_is_given_at_once() -> None:
-    dispatcher, ticket = dispatcher_of(2), Ticket("connection", identity="alice", level=3)
-
-    assert dispatcher.ask(ticket, 17) is Turn.PASSES
-
-    assert (ticket.state, ticket.arrived_us, ticket.started_us) == (State.RUNNING, 17, 17)
-    assert (dispatcher.in_flight, dispatcher.limit) == (1, 2)
-    assert dispatcher.granted() == []
-
-
 def test_a_ticket_has_one_place() -> None:
     dispatcher = dispatcher_of()
     running, queued = ran(dispatcher), Ticket(None)
@@ -70,19 +60,6 @@ def test_a_parked_request_has_no_slot() -> None:
     dispatcher.park(poll, 6)
     dispatcher.done(poll, 7)
     assert (poll.state, dispatcher.granted(), dispatcher.in_flight) == (State.IDLE, [], 1)
-
-
-def test_a_ticket_that_leaves_after_its_grant_frees_the_slot() -> None:
-    dispatcher = dispatcher_of()
-    running, first, second = ran(dispatcher), Ticket(1), Ticket(2)
-    waiting(dispatcher, first, second)
-    dispatcher.done(running, 1)
-
-    dispatcher.leave(first, 2)
-    dispatcher.leave(first, 2)
-
-    assert dispatcher.granted() == [second]
-    assert dispatcher.in_flight == 1
 
 
 def test_only_completed_requests_are_samples_of_load() -> None:

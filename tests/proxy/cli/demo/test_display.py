@@ -46,10 +46,9 @@ def test_a_rate_has_the_unit_that_fits() -> None:
 
 
 def test_the_highest_rate_is_a_full_bar_and_only_silence_an_empty_one() -> None:
-    assert sparkline((0, 50, 100)) == " ▄█"
-    assert sparkline((0.1, 100)) == "▁█"
-    assert sparkline((0, 0)) == "  "
-    assert sparkline(()) == ""
+    rates = ((0, 50, 100), (0.1, 100), (0, 0), ())
+
+    assert [sparkline(each) for each in rates] == [" ▄█", "▁█", "  ", ""]
 
 
 def test_a_line_has_rate_quota_average_and_throttle_time_as_far_as_there_are_any() -> None:

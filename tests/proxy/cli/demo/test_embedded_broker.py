@@ -17,7 +17,6 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 
-from kafka_quota_proxy.proxy.cli.demo import mock_relay
 from kafka_quota_proxy.proxy.cli.demo.embedded_broker import preload, serve
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import MockCluster
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
@@ -73,16 +72,6 @@ def _produce_without_acks_and_read_back(bootstrap: str) -> list[bytes]:
     values = [record.value for record in islice(consumer, 4)]
     consumer.close()
     return values
-
-
-async def test_versions_that_the_mock_encodes_wrongly_are_not_announced(bootstrap: str) -> None:
-    answer = await _ask(bootstrap, mock_relay.api_versions_request_v0(1))
-
-    newest = {api_key: maximum for api_key, _, maximum in struct.iter_unpack(">hhh", answer[10:])}
-    # The newest versions of Metadata, OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, LeaveGroup and SyncGroup.
-    assert [newest[api_key] for api_key in (3, 8, 9, 11, 12, 13, 14)] == [12, 7, 5, 5, 3, 2, 3]
-    # ConsumerGroupHeartbeat, telemetry and share groups.
-    assert newest.keys().isdisjoint((68, 71, 72, 76, 78, 79))
 
 
 async def _ask(address: str, request: bytes) -> bytes:
@@ -226,18 +215,6 @@ async def test_librdkafka_administers_topics_and_is_told_what_the_broker_lacks(b
         "kafka-quota-proxy's embedded broker has no DescribeConfigs: "
         "run the test in front of a Kafka (--kafka-bootstrap-servers)",
     )
-
-
-async def test_aiokafka_keeps_its_connection_with_acks_0(bootstrap: str) -> None:
-    """A response that aiokafka does not expect breaks its connection, and the next acknowledged batch fails."""
-    async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, acks=0) as silent:
-        connections = []
-        for _ in range(5):
-            await silent.send_and_wait(PRODUCER_TOPIC, b"x", partition=0)
-            await silent.client.fetch_all_metadata()
-            connections.append(set(map(id, silent.client._conns.values())))
-
-    assert connections[1:] == connections[:-1]
 
 
 async def test_the_brokers_advertise_the_proxy(tmp_path: Path) -> None:

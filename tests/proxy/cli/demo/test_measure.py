@@ -104,11 +104,3 @@ def test_one_burst_is_no_cycle() -> None:
     for without in (flow, Flow()):
         with pytest.raises(MeasurementError):
             sampled_rate(without, quota_bytes_per_second=QUOTA)
-
-
-def test_a_second_at_twice_the_quota_inside_a_burst_is_no_new_burst() -> None:
-    flow = Flow()
-    _steady(flow, start_s=0, end_s=2, rate=3 * QUOTA)
-    _steady(flow, start_s=2.9, end_s=4, rate=3 * QUOTA)
-
-    assert burst_starts(flow, quota_bytes_per_second=QUOTA) == [0]

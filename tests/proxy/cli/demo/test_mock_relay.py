@@ -11,13 +11,11 @@ from typing import Final
 
 import pytest
 from aiokafka.record._crc32c import crc
-from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.serial import entity_reader
 
 from kafka_quota_proxy.proxy.cli.demo.mock_relay import (
     Repairs,
     api_versions_request_v0,
-    api_versions_response,
     produce_acks,
     serve,
 )
@@ -104,17 +102,6 @@ def test_an_independent_codec_reads_a_commit_without_epochs(version: int) -> Non
         for topic in request.topics
     ]
     assert parsed == dataclasses.replace(request, topics=tuple(without))
-
-
-def test_an_independent_codec_reads_the_rewritten_api_versions() -> None:
-    for count in (0, 1, 126, 127, 200):
-        plain = _api_versions_v0(7, *((1_000 + key, 0, key) for key in range(count)))
-
-        answer = api_versions_response(plain, 3, {})
-
-        parsed, size = entity_reader(ApiVersionsResponse)(answer, 4)
-        assert size == len(answer) - 4, count
-        assert [each.max_version for each in parsed.api_keys] == list(range(count)), count
 
 
 def test_control_batches_without_a_checksum_get_one() -> None:

@@ -50,13 +50,6 @@ def test_the_busiest_of_many_clients_are_shown_in_the_order_of_names() -> None:
     assert lines[21:] == ["and 3 quieter clients"]
 
 
-def test_a_line_has_everything() -> None:
-    assert client_line(replace(APP, other_limits=("request_rate 5",), on_demand_ms=300)) == (
-        "client-id my-app (user ANONYMOUS): produce 1.0 MiB/s of 2.0 MiB/s, fetch 0 B/s, request_rate 5, "
-        "throttled 1.2 s, on demand 0.3 s"
-    )
-
-
 def test_names_cannot_control_the_terminal() -> None:
     client = replace(APP, client=Client("ANONYMOUS", "\x1b[2J[red]"))
 
@@ -75,3 +68,7 @@ def test_plain_lines_are_printed_when_they_change(capsys: pytest.CaptureFixture[
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(" ")[1] for line in lines] == ["my-app", "b", "my-app"]
     assert "throttled 2.0 s" in lines[-1]
+    assert client_line(replace(APP, other_limits=("request_rate 5",), on_demand_ms=300)) == (
+        "client-id my-app (user ANONYMOUS): produce 1.0 MiB/s of 2.0 MiB/s, fetch 0 B/s, request_rate 5, "
+        "throttled 1.2 s, on demand 0.3 s"
+    )

@@ -53,6 +53,13 @@ def test_a_client_without_a_rule_is_shown_without_a_limit() -> None:
 
     assert row.client.client_id == "free"
     assert (row.produce_rate, row.produce_limit, row.fetch_limit, row.other_limits) == (0, None, None, ())
+    without_id = {f"fetch/{level}": 5.0 for level in LEVELS if level not in ("ANONYMOUS/", "<default>/")}
+    assert row_of(requests_total={"fetch/ANONYMOUS/": 1}, quota_limit=without_id).fetch_limit is None
+    others = row_of(
+        requests_total={"request/ANONYMOUS/my-app": 1},
+        quota_limit={"request//my-app": 50.5, "mutation//my-app": 10.0},
+    )
+    assert others.other_limits == ("request_percentage 50.5", "controller_mutation_rate 10")
 
 
 LEVELS = [
@@ -72,20 +79,6 @@ def test_the_limit_is_that_of_the_first_of_eight_levels(level: int) -> None:
     limits = {f"fetch/{LEVELS[each]}": each + 1.0 for each in range(level, 8)}
 
     assert row_of(requests_total={"fetch/ANONYMOUS/my-app": 1}, quota_limit=limits).fetch_limit == level + 1
-
-
-def test_a_client_without_a_client_id_has_only_limits_of_users() -> None:
-    limits = {f"fetch/{level}": 5.0 for level in LEVELS if level not in ("ANONYMOUS/", "<default>/")}
-
-    assert row_of(requests_total={"fetch/ANONYMOUS/": 1}, quota_limit=limits).fetch_limit is None
-
-
-def test_other_limits_have_the_keys_of_a_configuration_file() -> None:
-    limits = {"request//my-app": 50.5, "mutation//my-app": 10.0}
-
-    row = row_of(requests_total={"request/ANONYMOUS/my-app": 1}, quota_limit=limits)
-
-    assert row.other_limits == ("request_percentage 50.5", "controller_mutation_rate 10")
 
 
 def test_throttles_on_demand_are_summed_by_client_without_those_of_quotas() -> None:

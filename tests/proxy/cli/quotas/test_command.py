@@ -293,15 +293,15 @@ def test_wrong_usage_is_reported_before_any_request(line: str, said: str, capsys
 def test_changes_need_a_token_and_a_proxy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    delete = ["quotas", "delete", "--user", "a", "--url", "http://127.0.0.1:1"]
+    delete, token = ["quotas", "delete", "--user", "a", "--url", "http://127.0.0.1:1"], tmp_path / "token"
     monkeypatch.delenv("KAFKA_QUOTA_PROXY_TOKEN_FILE", raising=False)
     assert main(delete) == 2
     assert "give --token-file FILE (or $KAFKA_QUOTA_PROXY_TOKEN_FILE)" in capsys.readouterr().err
-    (tmp_path / "token").write_text(TOKEN[1:])
-    assert main([*delete, "--token-file", str(tmp_path / "token")]) == 2
+    token.write_text(TOKEN[1:])
+    assert main([*delete, "--token-file", str(token)]) == 2
     assert "a token has 16 to 1024" in capsys.readouterr().err
-    (tmp_path / "token").write_text(TOKEN)
-    monkeypatch.setenv("KAFKA_QUOTA_PROXY_TOKEN_FILE", str(tmp_path / "token"))
+    token.write_text(TOKEN)
+    monkeypatch.setenv("KAFKA_QUOTA_PROXY_TOKEN_FILE", str(token))
     assert main(delete) == 1
     assert "is it the address of admin.bind, and does the proxy run?" in capsys.readouterr().err
     for url in ("https://127.0.0.1:1", "127.0.0.1:9308", "http://[::1", "http://h:x"):

@@ -66,6 +66,13 @@ def terminal_of(monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
     os.close(one.outer)
 
 
+def test_trouble_says_since_when_and_why() -> None:
+    away = Answer(trouble=f"{URL}: refused", lost_s=time.monotonic() - 12)
+
+    assert trouble(away, URL) == "no answer for 12 s, trying again: refused"
+    assert trouble(Answer(), URL) == ""
+
+
 def test_it_shows_clients_reacts_to_keys_and_outlives_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     is_away = False
 
@@ -101,10 +108,3 @@ def test_it_shows_clients_reacts_to_keys_and_outlives_the_proxy(monkeypatch: pyt
             showing.join(10)
 
     assert not showing.is_alive()
-
-
-def test_trouble_says_since_when_and_why() -> None:
-    away = Answer(trouble=f"{URL}: refused", lost_s=time.monotonic() - 12)
-
-    assert trouble(away, URL) == "no answer for 12 s, trying again: refused"
-    assert trouble(Answer(), URL) == ""

@@ -24,14 +24,19 @@ def whole(view: View, *rows: dict[str, Any], width: int = 80, height: int = 24, 
     return drawn(screen(view, answer, width=width, height=height, url="http://h:1", trouble=trouble), width)
 
 
-def test_a_narrow_table_has_what_counts() -> None:
+def test_a_table_has_what_counts_and_a_wide_one_all_fields() -> None:
     heading, line, free = drawn(clients_table([row(), unlimited("free", user="bob")], width=80))
-
     assert heading.split() == ["kind", "client", "rate/s", "limit/s", "used", "throttled", "1min", "rule"]
     assert line.split() == [
         "produce", "etl", "10.0", "MiB", "10", "MiB", "█████", "100%", "81", "s", "85%", "proxy.yaml:7",
     ]  # fmt: skip
     assert free.split() == ["produce", "bob", "free", "10.0", "MiB", "-"]
+
+    heading, line = drawn(clients_table([row()], width=200), 200)
+    assert heading.split()[1:3] == ["user", "client-id"]
+    assert "ANONYMOUS" in line
+    assert "proxy.yaml:7 client-id etl" in line
+    assert line.endswith("10.0.0.5, 10.0.0.6     clients")
 
 
 def test_rows_of_one_client_at_several_brokers_name_the_broker() -> None:
@@ -43,16 +48,6 @@ def test_rows_of_one_client_at_several_brokers_name_the_broker() -> None:
     assert len(set(lines)) == 3
     # The column stays while the rows of one broker are drawn.
     assert "broker" in drawn(clients_table(rows, width=80, shown=slice(2, 3)))[0]
-
-
-def test_a_wide_table_has_all_fields() -> None:
-    heading, line = drawn(clients_table([row()], width=200), 200)
-
-    assert heading.split()[1:3] == ["user", "client-id"]
-    assert "ANONYMOUS" in line
-    assert "proxy.yaml:7 client-id etl" in line
-    assert "10.0.0.5, 10.0.0.6" in line
-    assert line.endswith("10.0.0.5, 10.0.0.6     clients")
 
 
 @pytest.mark.parametrize("width", [40, 117, 118, 169, 170, 300])
@@ -90,18 +85,14 @@ def test_a_terminal_without_color_shows_the_same_text(monkeypatch: pytest.Monkey
     assert "81 s" in plain[1]
 
 
-def test_the_screen_says_how_many_clients_there_are_and_which_are_shown() -> None:
+def test_the_head_says_what_is_shown_that_the_proxy_is_away_and_who_goes_past_it() -> None:
     lines = whole(View(filter="etl", sort="rate", kind="produce", is_paused=True), row(), unlimited("free"))
-
     assert lines[0] == "kafka-quota-proxy top  http://h:1  2026-11-22T16:00:01.000Z"
     expected = "1 of 7 clients, 1 throttled, ordered by rate, produce only, filter 'etl' in the first 2,"
     assert lines[1][:79] == expected[:79]
     assert lines[-1].startswith("s sort")
 
-
-def test_a_proxy_that_is_away_and_brokers_past_it_are_said_above_the_clients() -> None:
     lines = whole(View(), row(), trouble="no answer for 12 s, trying again: refused")
-
     assert lines[1] == "no answer for 12 s, trying again: refused"
     assert "etl" in lines[4]
     first = drawn(screen(View(), None, width=80, height=24, url="http://h:1", trouble="refused"))
