@@ -1,4 +1,4 @@
-"""Tests the call queue. ``test_vectors`` has the cases of Hadoop's own tests."""
+"""Tests the call queue. tests/oracles compares it with Hadoop's class."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -64,6 +64,41 @@ def test_a_removal_uses_no_turn() -> None:
     assert all(queue.remove(call) for call in gone)
 
     assert [call.level for call in drained(queue)] == [0, 0, 1, 0, 0, 1]
+
+
+def test_elements_overflow_into_lower_levels_and_are_counted() -> None:
+    """V15 to V17 of Hadoop's own tests."""
+    queue = queue_of(3, 6)
+    seen = [(queue.add(Call(level)), queue.sizes, list(queue.overflowed)) for level in (0, 1, 0, 0, 1, 0)]
+    assert seen == [
+        (True, (1, 0, 0), [0, 0, 0]),
+        (True, (1, 1, 0), [0, 0, 0]),
+        (True, (2, 1, 0), [0, 0, 0]),
+        (True, (2, 2, 0), [1, 0, 0]),
+        (True, (2, 2, 1), [1, 1, 0]),
+        (True, (2, 2, 2), [2, 2, 0]),
+    ]
+
+    refused = [(queue.add(Call(level)), list(queue.overflowed)) for level in (0, 1, 2)]
+    assert refused == [(False, [3, 3, 1]), (False, [3, 4, 2]), (False, [3, 4, 3])]
+
+    for level in (0, 2):
+        queue.put(Call(level))
+        assert queue.overflowed == [4, 5, 3], "a put does not count the last level"
+    assert queue.waiting_for_room == 2
+
+
+@pytest.mark.parametrize(
+    ("capacity", "weights", "sizes"),
+    [
+        (1_000, (1, 1, 1, 1), (250,) * 4),
+        (1_000, (4, 3, 2, 1), (400, 300, 200, 100)),
+        (1_025, (7, 6, 5, 4, 3, 2, 1), (256, 220, 183, 146, 110, 73, 37)),
+    ],
+)
+def test_capacity_is_divided_by_weights(capacity: int, weights: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+    assert queue_of(len(weights), capacity, capacity_weights=weights).capacities == sizes
+    assert sum(sizes) == capacity
 
 
 def test_a_level_beyond_the_last_is_refused_as_the_last() -> None:

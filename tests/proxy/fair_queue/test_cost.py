@@ -1,4 +1,4 @@
-"""Tests the cost of a request. ``test_vectors`` has the cases of Hadoop's own tests."""
+"""Tests the cost of a request. tests/oracles compares it with Hadoop's."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,6 +1,7 @@
-"""Tests how costs decay and give levels.
+"""Tests how costs decay and give levels. tests/oracles compares any costs with Hadoop's class.
 
-``test_vectors`` has the cases of Hadoop's own tests, and tests/oracles compares any costs with Hadoop's class.
+Three things are not Hadoop's. Costs have a factor of 1,000, so that decay truncates thousandths of a cost. An average
+response time is (1 - f) times Hadoop's, which is the true mean if it is constant. It needs ten responses in a period.
 """
 
 import pytest
@@ -38,6 +39,71 @@ def test_an_average_needs_ten_samples_and_is_forgotten_by_an_idle_level() -> Non
 
     assert averages[:3] == [1, 0.5, 0.25]
     assert averages[-1] == 0
+
+
+# -- levels --
+
+
+@pytest.mark.parametrize(
+    ("cost_of_thousand", "level"), [(120, 0), (125, 1), (130, 1), (240, 1), (250, 2), (490, 2), (500, 3), (1_000, 3)]
+)
+def test_a_threshold_itself_is_in_the_lower_level(cost_of_thousand: int, level: int) -> None:
+    scheduler = scheduler_of()
+    scheduler.charge("A", cost_of_thousand)
+    scheduler.charge("B", 1_000 - cost_of_thousand)
+
+    assert scheduler.level("A") == level
+
+
+def test_a_level_holds_until_the_next_sweep() -> None:
+    scheduler = scheduler_of()
+    scheduler.charge("A", 10)
+    scheduler.charge("B", 90)
+    assert [scheduler.level(name) for name in "ABC"] == [0, 3, 0]
+
+    scheduler.sweep()
+    scheduler.charge("A", 900)
+    assert [scheduler.level(name) for name in "AB"] == [0, 3]
+    assert (scheduler.standing("A").decayed, scheduler.totals.decayed) == (905, 950)
+
+    scheduler.sweep()
+    assert costs_of(scheduler) == {"A": (452.5, 910), "B": (22.5, 90)}
+    assert [scheduler.standing(name).cached_level for name in "AB"] == [3, 0]
+
+
+def test_service_users_are_in_level_0_and_count_in_no_share() -> None:
+    names = ("user1", "service1", "service2")
+    scheduler = scheduler_of(service_users=frozenset(names[1:]))
+    for name in names:
+        scheduler.charge(name, 10)
+
+    assert [scheduler.level(name) for name in names] == [3, 0, 0]
+    scheduler.sweep()
+    assert [scheduler.standing(name).cached_level for name in names] == [3, 0, 0]
+    assert scheduler.totals == (5, 10, 10, 20)
+
+
+@pytest.mark.parametrize(
+    ("averages_ms", "backs_off"),
+    [
+        ((5_000, 21_000, 0, 0), [False, False, True, True]),
+        ((5_000, 20_000, 0, 0), [False] * 4),
+        ((10_001, 0, 0, 0), [False, True, True, True]),
+        ((0, 0, 30_001, 0), [False, False, False, True]),
+        ((0, 0, 0, 40_001), [False] * 4),
+    ],
+)
+def test_the_levels_below_a_slow_one_back_off(averages_ms: tuple[int, ...], backs_off: list[bool]) -> None:
+    on, off = scheduler_of(backoff_responsetime_enable=True), scheduler_of()
+    for scheduler in (on, off):
+        for level, average_ms in enumerate(averages_ms):
+            for _ in range(10 if average_ms else 0):
+                # The average after the first period is half of the mean.
+                scheduler.add_response_time(level, queue_us=0, taken_us=2 * average_ms * 1_000)
+        scheduler.sweep()
+
+    assert [on.backs_off(level) for level in range(4)] == backs_off
+    assert not any(off.backs_off(level) for level in range(4))
 
 
 # -- time --
