@@ -54,6 +54,18 @@ def test_a_waiting_element_takes_the_first_free_place_from_its_level_down() -> N
     assert drained(queue) == [high, running[1], middle]
 
 
+def test_a_free_place_goes_to_the_element_that_waited_longest() -> None:
+    queue = queue_of(2, 2)
+    running, low, high = [Call(0), Call(1)], Call(1), Call(0)
+    for call in (*running, low, high):
+        queue.put(call)
+
+    queue.remove(running[1])  # both may enter this level
+    assert queue.poll() is running[0]  # and only one the other
+
+    assert (queue.sizes, queue.waiting_for_room) == ((1, 1), 0)
+
+
 def test_a_removal_uses_no_turn() -> None:
     queue = queue_of(2, 20, multiplexer_weights=(2, 1))
     gone = [Call(0), Call(1)]

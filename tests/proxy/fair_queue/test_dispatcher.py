@@ -143,6 +143,19 @@ def test_a_user_gets_three_quarters_of_the_control_slots() -> None:
     assert dispatcher.granted() == []
 
 
+def test_a_place_that_is_left_in_the_line_goes_to_the_next_of_the_user() -> None:
+    dispatcher = dispatcher_of(1, control_slots=4)
+    for name in "bbbc":
+        ran(dispatcher, identity=name, is_control=True)
+    own = [Ticket(n, identity="a", is_control=True) for n in range(4)]
+    waiting(dispatcher, *own)
+    assert len(dispatcher.control.queue) == 3
+
+    dispatcher.leave(own[0], 1)
+
+    assert (len(dispatcher.control.queue), dispatcher.control_waiting) == (3, 3)
+
+
 # -- refusals --
 
 
