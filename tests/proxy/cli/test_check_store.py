@@ -78,10 +78,6 @@ def test_copy_of_a_topic_is_read_as_the_proxy_reads_it(tmp_path: Path) -> None:
     assert warning.startswith(f"{database}, ")
     assert "Mars/Olympus" in warning
     assert warning.endswith("; only that rule is left out")
-    for count, others in ((2, "is 1 other"), (3, "are 2 others")):
-        keep_strange(tmp_path / str(count), ALICE, count=count)
-        (warning,) = report(tmp_path / str(count), topic=QuotasFrom(topic="t")).warnings
-        assert warning.endswith(f"; only that rule is left out, and so {others}")
 
 
 def test_an_unreadable_store_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

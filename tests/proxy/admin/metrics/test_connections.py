@@ -1,7 +1,5 @@
 """Tests the metrics of connections and of quotas on them, the proxy's own and Kafka's."""
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from kafka_quota_proxy.config.model import (
     DEFAULT,
     Address,
@@ -13,9 +11,9 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
 )
 from kafka_quota_proxy.proxy.admin.metrics.connections import connection_metrics
-from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.scrape import Scrape, scraped
 from tests.support.stub_broker import upstream_of
 
 UPSTREAM, OTHER_UPSTREAM = (Address(host="127.0.0.1", port=port) for port in (19092, 19093))
@@ -26,21 +24,9 @@ KAFKA = "kafka_server_socket_server_metrics_"
 AT = (("listener", "clients"), ("upstream", "127.0.0.1:19092"))
 AT_BROKER = (("upstream", "127.0.0.1:19092"),)
 
-Scrape = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
-
-def scraped(server: Server) -> Scrape:
-    text = b"".join(
-        write(connection_metrics(server.brokers.quotas_by_name, server.listeners, NOW_MS), lambda: None)
-    ).decode()
-    samples = [
-        (sample.name, tuple(sample.labels.items()), sample.value)
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    ]
-    found = {(name, labels): value for name, labels, value in samples}
-    assert len(found) == len(samples)
-    return found
+def scrape_of(server: Server) -> Scrape:
+    return scraped(connection_metrics(server.brokers.quotas_by_name, server.listeners, NOW_MS))
 
 
 def server_of(
@@ -76,7 +62,7 @@ def test_rates_pauses_and_refused_connections_are_shown() -> None:
     for _ in range(11):
         quota.record_address("10.0.0.7", served_ms=NOW_MS, now_ms=NOW_MS)
 
-    found = scraped(server)
+    found = scrape_of(server)
 
     of_proxy = {
         "connection_creation_rate": 5.0,
@@ -100,7 +86,7 @@ def test_rates_pauses_and_refused_connections_are_shown() -> None:
     assert found[PREFIX + "ip_connection_creation_limit", (("ip", "10.0.0.7"),)] == 1
     assert found[PREFIX + "ip_connection_creation_limit", (("ip", "<default>"),)] == 9
     assert found[PREFIX + "kept_connections", (("listener", "clients"),)] == 0
-    without = {name for name, _ in scraped(server_of(rate=None))}
+    without = {name for name, _ in scrape_of(server_of(rate=None))}
     assert without.isdisjoint({PREFIX + "connection_creation_limit", PREFIX + "broker_connection_creation_limit"})
 
 
@@ -112,7 +98,7 @@ def test_open_connections_are_those_of_the_broker_with_most() -> None:
     enter(server, UPSTREAM, Identity("bob", "etl"))
     server.listeners[1].counters.observed_connections = 4
 
-    found = scraped(server)
+    found = scrape_of(server)
 
     of_users = {labels: value for (name, labels), value in found.items() if name == PREFIX + "quota_connections"}
     assert of_users == {(("user", "alice"), ("client_id", "")): 3}

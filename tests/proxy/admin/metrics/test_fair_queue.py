@@ -1,35 +1,25 @@
 """Tests the metrics of fair call queues."""
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.model import Address, Cluster, Listener, ProxyConfig
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.admin.metrics.fair_queue import fair_queue_metrics
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Ticket
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL
 from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
 from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.scrape import Scrape, scraped
 
 UPSTREAM = Address(host="127.0.0.1", port=19092)
 ANY = Address(host="127.0.0.1", port=0)
 PREFIX = "kafka_quota_proxy_call_queue_"
 
-Scrape = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
-
-def scraped(server: Server) -> Scrape:
-    text = b"".join(write(fair_queue_metrics(server.brokers.queues_by_name, server.listeners), lambda: None)).decode()
-    samples = [
-        (sample.name.removeprefix(PREFIX), tuple(sample.labels.items()), sample.value)
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    ]
-    found = {(name, labels): value for name, labels, value in samples}
-    assert len(found) == len(samples)
-    return found
+def scrape_of(server: Server) -> Scrape:
+    found = scraped(fair_queue_metrics(server.brokers.queues_by_name, server.listeners))
+    return {(name.removeprefix(PREFIX), labels): value for (name, labels), value in found.items()}
 
 
 def server_of(settings: FairCallQueue | None) -> Server:
@@ -68,7 +58,7 @@ def test_a_broker_behind_two_listeners_has_one_queue() -> None:
         broker_queue.dispatcher.ask(Ticket(None, level=2), 0)
     broker_queue.dispatcher.ask(Ticket(None, is_control=True), 0)
 
-    found = scraped(server)
+    found = scrape_of(server)
 
     assert [found["size", of_broker(level=level)] for level in ("1", "2", "3", "control")] == [0, 2, 2, 0]
     assert [found["capacity", of_broker(level=str(level))] for level in range(4)] == [2, 2, 2, 2]
@@ -79,7 +69,7 @@ def test_a_broker_behind_two_listeners_has_one_queue() -> None:
 
 
 def test_a_listener_counts_the_outcome_of_its_requests() -> None:
-    assert scraped(server_of(None)) == {}
+    assert scrape_of(server_of(None)) == {}
     server = server_of(FairCallQueue())
     stats = calls_of(server).stats
     stats.serve(0, 1_000, 2_000_000)
@@ -90,7 +80,7 @@ def test_a_listener_counts_the_outcome_of_its_requests() -> None:
     stats.pass_by(ApiKey.FETCH)
     stats.pass_by(30_000)
 
-    found = scraped(server)
+    found = scrape_of(server)
 
     assert found["requests_total", of_listener(level="0")] == 2
     assert found["wait_seconds_total", of_listener(level="0")] == pytest.approx(0.501)
@@ -111,7 +101,7 @@ def test_a_listener_shows_its_costliest_users_with_their_shares_and_levels() -> 
         scheduler.add_response_time(1, queue_us=0, taken_us=3_000_000)
     scheduler.sweep()
 
-    found = scraped(server)
+    found = scrape_of(server)
 
     assert found["identities", of_listener()] == 4
     assert found["cost", of_listener()] == 420

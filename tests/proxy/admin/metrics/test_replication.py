@@ -3,10 +3,8 @@
 from typing import NamedTuple, cast
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Replication, ReplicationPath
-from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.admin.metrics.replication import replication_metrics
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
@@ -15,6 +13,7 @@ from kafka_quota_proxy.proxy.session import Session
 from tests.support.move import Move, view
 from tests.support.replica_frames import Place
 from tests.support.replicas import Follower
+from tests.support.scrape import Scrape, scraped
 from tests.support.wire import START_MS
 
 UPSTREAM = Address(host="127.0.0.1", port=19092)
@@ -23,18 +22,9 @@ PREFIX = "kafka_quota_proxy_"
 PATHS = (ReplicationPath(leader=1, follower=3, rate=300_000.0), ReplicationPath(follower_rack="b", rate=9.0))
 
 
-def scraped(server: Server, now_ms: int) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    text = b"".join(
-        write(
-            replication_metrics(server.replication.throttle, server.replication.watcher, server.listeners, now_ms),
-            lambda: None,
-        )
-    ).decode()
-    return {
-        (sample.name, tuple(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+def scrape_of(server: Server, now_ms: int) -> Scrape:
+    replication = server.replication
+    return scraped(replication_metrics(replication.throttle, replication.watcher, server.listeners, now_ms))
 
 
 def server_of(replication: Replication | None) -> Server:
@@ -64,7 +54,7 @@ def test_rates_limits_lag_and_partition_bytes(version: int) -> None:
     move, follower = moving(server, version, logs, view({"moving"}))
     move.every(100, 30_000, lambda: move.leader.logs["moving", 0].append(10_000))
     move.run(30_000)
-    found = scraped(server, move.now_ms)
+    found = scrape_of(server, move.now_ms)
     one, three = (("broker", "1"),), (("broker", "3"),)
     sent = sum(delivery.size_bytes for delivery in follower.deliveries)
     for name in ("leader_replication_throttled_rate", "follower_replication_throttled_rate"):
@@ -89,14 +79,16 @@ def test_rates_limits_lag_and_partition_bytes(version: int) -> None:
 
 
 def test_families_stay_after_a_limit_is_removed() -> None:
-    assert scraped(server_of(None), START_MS) == {}
+    assert scrape_of(server_of(None), START_MS) == {}
     server = server_of(Replication(leader_rate=200_000.0))
     move, _ = moving(server, 17, {("moving", 0): (10_000, 100)}, view({"moving"}))
     move.run(1_000)
 
     move.change(None)
 
-    names = {name.removeprefix(PREFIX) for name, labels in scraped(server, move.now_ms) if labels == (("broker", "1"),)}
+    names = {
+        name.removeprefix(PREFIX) for name, labels in scrape_of(server, move.now_ms) if labels == (("broker", "1"),)
+    }
     assert {"leader_replication_throttled_bytes_total", "leader_replication_throttled_rate"} <= names
     assert "leader_replication_throttled_limit" not in names
 
@@ -106,5 +98,5 @@ def test_a_topic_without_a_known_name_is_shown_by_its_id() -> None:
     move, _ = moving(server, 17, {("moving", 0): (10_000, 100)})
     move.run(1_000)
 
-    names = {labels[0][1] for name, labels in scraped(server, move.now_ms) if name.endswith("bytes_in_rate")}
+    names = {labels[0][1] for name, labels in scrape_of(server, move.now_ms) if name.endswith("bytes_in_rate")}
     assert names == {b"moving".ljust(16, b".").hex()}
