@@ -51,7 +51,7 @@ EXCEPTIONS = {
     # Explanations are tested by the output of the command.
     **{
         f"proxy/cli/explanation/{name}.py": "tests/proxy/cli/test_explain.py"
-        for name in ("model", "as_json", "as_text")
+        for name in ("model", "resolve", "as_json", "as_text")
     },
     # The command line and the client of `quotas` are tested through the command.
     "proxy/cli/quotas/arguments.py": "tests/proxy/cli/quotas/test_command.py",

@@ -66,7 +66,8 @@ async def test_slow_readers_give_way_to_a_scrape(monkeypatch: pytest.MonkeyPatch
         with ExitStack() as stack:
             await asyncio.to_thread(hold, stack, admin.port, b"GET /metrics HTTP/1.0\r\n\r\n", MAX_REQUESTS)
             answered = admin._ports[0]._answered.values()
-            await eventually(lambda: [one.request.waiting_s() > 0.2 for one in answered] == [True] * MAX_REQUESTS)
+            all_wait = [True] * MAX_REQUESTS
+            await eventually(lambda: [one.request.waiting_s() > 0.2 for one in answered] == all_wait, timeout_s=50)
             slow = list(answered)
             assert (await asyncio.to_thread(ask, admin.port, "/metrics")).status == 200
             assert len(set(slow) & set(answered)) == MAX_REQUESTS - 1, "only one had to go"

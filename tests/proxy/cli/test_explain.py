@@ -18,9 +18,23 @@ from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.rules.model import Change, StoredRule
 from kafka_quota_proxy.proxy.rules.model import Entity as StoredEntity
 from kafka_quota_proxy.proxy.server.server import Server
-from tests.support.eight_levels import CONFIG
 from tests.support.reloads import Reloads
 from tests.support.stores import damage_header, keep_strange, set_version, write_rules
+
+CONFIG = """\
+listeners:
+  - {name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}
+  - {name: shadow, bind: 127.0.0.1:9093, upstream: 127.0.0.1:19093, enforcement: observe, shaping: paced}
+max_throttle_time: 5s
+burst: 2s
+kafka: {quota.consumer.default: 2MB}
+quotas:
+  - {user: alice, client-id: etl, producer_byte_rate: 10MiB, consumer_byte_rate: 20MiB}
+  - {user: alice, client-id: <default>, producer_byte_rate: 5MiB}
+  - {user: <default>, producer_byte_rate: 1MiB, enforcement: delay}
+  - {client-id: etl, producer_byte_rate: 3MiB}
+principals: {fold: [{match: 'alice-[0-9]+', to: alice}], exempt: [admin]}
+"""
 
 
 @pytest.fixture
@@ -63,6 +77,12 @@ def test_text_says_how_the_client_is_charged_and_what_lost(path: Path, explained
         "               the max_bytes of a fetch is lowered to 20000000 bytes (20 MB)\n"
         "  listener     shadow: observe, paced\n"
     ) in text
+    path.write_text(CONFIG.replace("consumer_byte_rate: 20MiB", "consumer_byte_rate: 1MB, enforcement: respond"))
+    enforced = explained(path, "--user", "alice", "--client-id", "etl")
+    assert (
+        "  listener     shadow: respond, paced\n               the max_bytes of a fetch is lowered to 2000000"
+        in enforced
+    )
     by_address = explained(path, "--ip", "10.0.0.8")
     assert by_address.startswith("user ANONYMOUS, no client-id\n")
     assert by_address.endswith("\nconnection_creation_rate of 10.0.0.8: not limited\n")

@@ -111,27 +111,39 @@ def test_buckets_of_one_name_at_two_brokers_are_one_row() -> None:
     assert (of_mutations.tokens, of_mutations.rate, of_mutations.usage.amount) == (-40.0, 170 / 30, 170)
 
 
+def test_a_bucket_named_other_is_summed_with_the_others() -> None:
+    quotas = BrokerQuotas(
+        ProxyConfig(listeners=(), quotas=(QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=1e9),))
+    )
+    quotas.produce.bucket(user=OTHER.user, client_id=OTHER.client_id, now_ms=NOW_MS).charge(7, now_ms=NOW_MS)
+
+    own, other = Names().divide(rows_of(quotas), no_rest)
+
+    assert own == []
+    assert other == UsageTotals(7, 1, 0, 0, 0)
+
+
 def test_the_largest_buckets_have_their_own_series_while_they_live() -> None:
     quotas = BrokerQuotas(CONFIG)
     names = Names(most=1)
-    for client_id, amount in (("small", 3), ("first", 10), (OTHER.client_id, 7)):
+    for client_id, amount in (("small", 3), ("first", 10)):
         charge(quotas, client_id, amount)
     own, other = names.divide(rows_of(quotas), no_rest)
     assert [row.tags.client_id for row in own] == ["first"]
-    assert other == UsageTotals(10, 2, 0, 0, 0)
+    assert other == UsageTotals(3, 1, 0, 0, 0)
     later_ms = NOW_MS + EXPIRES_AFTER_MS + 1
     charge(quotas, "second", 1_000, later_ms)
 
     own, other = names.divide(rows_of(quotas), no_rest)
     assert [row.tags.client_id for row in own] == ["first"]
-    assert other == UsageTotals(1_010, 3, 0, 0, 0)
+    assert other == UsageTotals(1_003, 2, 0, 0, 0)
 
     quotas.expire(now_ms=later_ms)
     charge(quotas, "second", 5, later_ms)
     own, other = names.divide(rows_of(quotas), no_rest, gone=quotas.produce.departed_usage)
     # The first 1,000 bytes stay in the series where they were counted.
     assert [(row.tags.client_id, row.usage) for row in own] == [("second", UsageTotals(5, 1, 0, 0, 0))]
-    assert other == UsageTotals(1_010, 3, 0, 0, 0)
+    assert other == UsageTotals(1_003, 2, 0, 0, 0)
 
 
 @given(

@@ -20,6 +20,7 @@ from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.upstream_faults import Fault
@@ -231,6 +232,7 @@ def test_a_kind_without_a_rule_and_a_charge_has_no_samples() -> None:
     with_a_rule = scrape(families)
     bucket_of(server, QuotaKind.MUTATION, "other").charge(1, now_ms=NOW_MS)
     server.apply(config(LIMIT))
+    server.brokers.quotas[0].expire(now_ms=NOW_MS + EXPIRES_AFTER_MS + 1)
     used_before = scrape(families)
 
     of_mutations = {"kafka_quota_proxy_mutations", "kafka_server_controllermutation_tokens"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.measure import Flow, MeasurementError, burst_starts, paced_rate, sampled_rate
+from kafka_quota_proxy.proxy.cli.demo.measure import Flow, MeasurementError, paced_rate, sampled_rate
 
 QUOTA = 4_000
 # The demo's clients send a fortieth of a second's quota in each request.
@@ -72,17 +72,6 @@ def test_a_paced_rate_needs_two_seconds_and_traffic(now_s: float) -> None:
         paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=now_s)
     with pytest.raises(MeasurementError):
         paced_rate(Flow(), quota_bytes_per_second=QUOTA, now_s=1_000)
-
-
-def test_the_start_of_each_burst_is_found() -> None:
-    flow = _cycles(4)
-
-    starts = burst_starts(flow, quota_bytes_per_second=QUOTA)
-
-    # The fifth burst is the last second of the simulated flow, which is at the quota.
-    assert len(starts) == 5
-    for cycle, start_s in enumerate(starts):
-        assert 100 + cycle * 11.5 - 1.25 <= start_s <= 100 + cycle * 11.5 + 0.1
 
 
 @pytest.mark.parametrize(("cycles", "share"), [(2, 1.0), (6, 1.0), (4, 0.9), (4, 1.1)])

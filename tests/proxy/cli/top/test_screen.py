@@ -60,12 +60,6 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     assert max(map(len, lines)) <= width
 
 
-def test_of_a_long_place_of_a_rule_the_line_number_stays() -> None:
-    rule = {"user": None, "client-id": "etl", "source": "/etc/quotas-of-the-fleet.yaml:1234"}
-
-    assert drawn(clients_table([row(rule=rule)], width=80))[1].endswith("…et.yaml:1234")
-
-
 def test_hostile_names_are_written_as_escapes() -> None:
     for width in (80, 200):
         lines = drawn(clients_table([row(HOSTILE, user=HOSTILE)], width=width), width, has_color=True)
