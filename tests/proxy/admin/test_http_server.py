@@ -213,7 +213,7 @@ HOSTS = (
 async def test_the_host_name_of_another_site_is_refused() -> None:
     named = Admin(bind=LOOPBACK, hosts=("Proxy.example",))
     async with admin_of(Server(CONFIG), admin=named) as admin:
-        for path in ("/", "/metrics", "/quotas"):
+        for path in ("/", "/metrics", "/quotas", "/callqueue"):
             for host, status in HOSTS:
                 answer = await asyncio.to_thread(ask, admin.port, path, Host=host.format(port=admin.port))
                 assert answer.status == status, (path, host)

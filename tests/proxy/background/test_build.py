@@ -10,13 +10,15 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 
 import kafka_quota_proxy.proxy.session.session as session_module
-from kafka_quota_proxy.proxy.background.build import is_compiled
+from kafka_quota_proxy.proxy.background.build import implementation, is_compiled
 
 ROOT = Path(__file__).parents[3]
 LOADED_COMPILED = isinstance(session_module.__loader__, ExtensionFileLoader)
 
 
 def test_a_run_of_the_tests_that_expects_compiled_modules_has_them() -> None:
+    assert is_compiled() == LOADED_COMPILED
+    assert implementation() == ("compiled" if LOADED_COMPILED else "python")
     assert is_compiled() == (os.environ.get("KQP_COMPILE", "0") != "0")
 
 
