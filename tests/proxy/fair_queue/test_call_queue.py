@@ -66,6 +66,18 @@ def test_a_free_place_goes_to_the_element_that_waited_longest() -> None:
     assert (queue.sizes, queue.waiting_for_room) == ((1, 1), 0)
 
 
+def test_a_removed_waiting_element_does_not_delay_others() -> None:
+    queue = queue_of(1, 1)
+    first, gone, last = (Call() for _ in range(3))
+    for call in (first, gone, last):
+        queue.put(call)
+
+    assert queue.remove(gone)
+
+    assert drained(queue) == [first, last]
+    assert not queue.remove(gone)
+
+
 def test_a_removal_uses_no_turn() -> None:
     queue = queue_of(2, 20, multiplexer_weights=(2, 1))
     gone = [Call(0), Call(1)]

@@ -62,6 +62,20 @@ def test_a_parked_request_has_no_slot() -> None:
     assert (poll.state, dispatcher.granted(), dispatcher.in_flight) == (State.IDLE, [], 1)
 
 
+def test_a_ticket_that_left_the_queue_is_not_granted() -> None:
+    dispatcher = dispatcher_of(levels=1, capacity=2)
+    running, *others = ran(dispatcher), *[Ticket(n) for n in range(4)]
+    waiting(dispatcher, *others)
+
+    dispatcher.leave(others[0], 1)
+    dispatcher.leave(others[3], 1)
+    dispatcher.done(running, 2)
+
+    assert dispatcher.granted() == [others[1]]
+    dispatcher.done(others[1], 3)
+    assert dispatcher.granted() == [others[2]]
+
+
 def test_only_completed_requests_are_samples_of_load() -> None:
     limit, control_limit = RecordingLimit(9), RecordingLimit(9)
     dispatcher = Dispatcher(FairCallQueue(), limit, control_limit)
@@ -157,6 +171,14 @@ def test_a_place_that_is_left_in_the_line_goes_to_the_next_of_the_user() -> None
 
 
 # -- refusals --
+
+
+def test_a_request_of_a_slow_level_is_refused() -> None:
+    dispatcher = dispatcher_of(1, backoff_enable=True)
+    ticket = Ticket(None)
+
+    assert dispatcher.ask(ticket, 0, is_slow=True) is Turn.REFUSED
+    assert ticket.state is State.IDLE
 
 
 def test_refusals_can_be_switched_on_and_off() -> None:

@@ -181,6 +181,26 @@ def test_removed_buckets_beyond_the_bound_are_logged_as_other() -> None:
     assert read(one, broker, now_ms=2_000) == {}
 
 
+def test_a_removed_bucket_in_use_is_read_until_released() -> None:
+    """A fetch may take more than an hour, and is charged to the bucket that it had when it was sent."""
+    quotas, one = BrokerQuotas(CONFIG), meter()
+    broker = MeteredBroker(3, quotas, enforces=True)
+    bucket = charge(quotas, 1)
+    quotas.hold(bucket)
+    read(one, broker)
+    quotas.expire(now_ms=EXPIRES_AFTER_MS + 1)
+    read(one, broker, now_ms=2_000)
+    bucket.charge(77, now_ms=EXPIRES_AFTER_MS + 2)
+
+    (used,) = read(one, broker, now_ms=3_000).values()
+    assert used.amount == 77
+
+    quotas.release(bucket, now_ms=EXPIRES_AFTER_MS + 3)
+    assert read(one, broker, now_ms=4_000) == {}
+    assert quotas.produce.departed is not None
+    assert not quotas.produce.departed.buckets
+
+
 def test_without_a_usage_log_removed_buckets_are_not_kept() -> None:
     assert BrokerQuotas(replace(CONFIG, usage_log=None)).produce.departed is None
 

@@ -53,6 +53,17 @@ async def three_brokers() -> AsyncIterator[str]:
         yield address
 
 
+async def test_a_consumer_reads_the_preloaded_records(bootstrap: str) -> None:
+    await preload(bootstrap, value_bytes=1_000, records=5)
+
+    async with aiokafka.AIOKafkaConsumer(
+        CONSUMER_TOPIC, bootstrap_servers=bootstrap, auto_offset_reset="earliest"
+    ) as consumer:
+        sizes = [(await consumer.getone()).serialized_value_size for _ in range(5)]
+
+    assert sizes == [1_000] * 5
+
+
 async def test_kafka_python_produces_with_acks_0_and_reads_back(bootstrap: str) -> None:
     """kafka-python cannot read a plain response to its ApiVersions v4, and a response to acks=0 ends its connection."""
     values = await asyncio.to_thread(_produce_without_acks_and_read_back, bootstrap)

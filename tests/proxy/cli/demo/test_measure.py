@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.measure import Flow, MeasurementError, paced_rate, sampled_rate
+from kafka_quota_proxy.proxy.cli.demo.measure import Flow, MeasurementError, burst_starts, paced_rate, sampled_rate
 
 QUOTA = 4_000
 # The demo's clients send a fortieth of a second's quota in each request.
@@ -93,3 +93,11 @@ def test_one_burst_is_no_cycle() -> None:
     for without in (flow, Flow()):
         with pytest.raises(MeasurementError):
             sampled_rate(without, quota_bytes_per_second=QUOTA)
+
+
+def test_a_second_at_twice_the_quota_inside_a_burst_is_no_new_burst() -> None:
+    flow = Flow()
+    _steady(flow, start_s=0, end_s=2, rate=3 * QUOTA)
+    _steady(flow, start_s=2.9, end_s=4, rate=3 * QUOTA)
+
+    assert burst_starts(flow, quota_bytes_per_second=QUOTA) == [0]

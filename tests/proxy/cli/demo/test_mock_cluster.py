@@ -65,9 +65,12 @@ def test_an_idle_mock_creates_topics_and_moves_leaders_at_once() -> None:
             mock.set_leader(f"topic-{number}", 0, 2)
 
         assert time.monotonic() - began_s < 3
-        with pytest.raises(DemoError, match="refuses topic topic-1: error 36"):
-            mock.create_topic("topic-1", [1])
     assert mock.leaders == {f"topic-{number}": [2] for number in range(5)}
+
+
+def test_a_topic_that_exists_is_refused() -> None:
+    with MockCluster(["topic"]) as mock, pytest.raises(DemoError, match="refuses topic topic: error 36"):
+        mock.create_topic("topic", [1])
 
 
 def test_the_error_of_a_missing_package_has_the_command_that_installs_it() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.processes import running
+from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 from tests.support.process_tree import is_alive
 
@@ -36,3 +36,7 @@ async def test_a_later_end_is_an_error_in_the_waiting_task(tmp_path: Path) -> No
 
         with pytest.raises(DemoError, match="the proxy ended with exit status 3"):
             await asyncio.wait_for(child.fail_when_ended(), 10)
+
+
+def test_free_ports_are_different_ones() -> None:
+    assert len(set(free_ports(5))) == 5

@@ -59,10 +59,12 @@ def test_lines_name_entity_key_old_and_new() -> None:
     old = {
         Entity("alice", DEFAULT): StoredRule(limits={P: 1.0 * 2**20, C: 5.5e9}),
         Entity("bob"): StoredRule(limits={P: 1.0}),
+        Entity("carol"): StoredRule(limits={P: 1.0}),
     }
     new = {
         Entity("alice", DEFAULT): StoredRule(limits={P: 2.0 * 2**20}, terms=Terms(expires_ms=1_767_268_800_000)),
         Entity("bob"): None,
+        Entity("carol"): StoredRule(limits={P: 1.0, C: 2.0}),
         Entity(client_id="a\nb"): StoredRule(limits={C: 3.0}),
     }
 
@@ -71,5 +73,6 @@ def test_lines_name_entity_key_old_and_new() -> None:
         "- user alice, client-id <default>: consumer_byte_rate 5.5GB",
         "+ user alice, client-id <default>: expires 2026-01-01T12:00:00Z",
         "- user bob: producer_byte_rate 1",
+        "+ user carol: consumer_byte_rate 2",
         '+ client-id "a\\nb": consumer_byte_rate 3',
     ]

@@ -70,6 +70,7 @@ def test_yaml_is_written_as_by_hand() -> None:
     ("text", "said"),
     [
         ("", "f:1: (file): cannot be imported; the file may have only quotas"),
+        ("[]", "f:1: (file): cannot be imported"),
         ("quotas: []\nlisteners: []\n", "f:2: listeners: cannot be imported; the file may have only quotas"),
         (
             "quotas:\n- {user: a, producer_byte_rate: 10MiBs}\n",
