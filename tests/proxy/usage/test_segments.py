@@ -271,6 +271,25 @@ def test_file_above_the_size_limit_is_followed_by_the_next(tmp_path: Path) -> No
     assert amounts(tmp_path) == list(range(12))
 
 
+def test_an_incomplete_line_is_cut_off_before_the_next_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = opened(tmp_path)
+    files.write(a_batch(1), now_ms=0)
+    disk = Disk(30)
+
+    def fail(descriptor: int, size_bytes: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", disk.write)
+        patch.setattr(os, "ftruncate", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            files.write(a_batch(2), now_ms=0)
+    files.write(a_batch(2), now_ms=0)
+    files.end()
+
+    assert amounts(tmp_path) == [1, 2]
+
+
 @pytest.mark.parametrize("is_at_end", [False, True])
 def test_a_removed_file_is_logged_and_replaced(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_at_end: bool
