@@ -21,6 +21,19 @@ def value(name: str) -> float:
     return found
 
 
+def test_the_process_has_the_names_of_all_prometheus_clients() -> None:
+    found = read()
+
+    assert {name: found[name].type for name in sorted(found) if name.startswith("process_")} == {
+        "process_cpu_seconds_total": "counter",
+        "process_max_fds": "gauge",
+        "process_open_fds": "gauge",
+        "process_resident_memory_bytes": "gauge",
+        "process_start_time_seconds": "gauge",
+        "process_virtual_memory_bytes": "gauge",
+    }
+
+
 def test_cpu_time_and_open_files_are_those_of_now() -> None:
     cpu_s, open_fds = value("process_cpu_seconds_total"), value("process_open_fds")
     until_s = time.process_time() + 0.05

@@ -70,7 +70,7 @@ async def test_clients_end_with_the_show_and_the_first_failure_ends_all() -> Non
         return 42.0
 
     assert await until_first_end(show(0), [client()]) == 42.0
-    with pytest.raises(DemoError, match="^the proxy ended$"):
+    with pytest.raises(DemoError, match=r"^the proxy ended$"):
         await until_first_end(show(60), [client_of_a_vanished_proxy(), vanished_proxy()])
     assert ended == ["client"] * 2
     with pytest.raises(DemoError, match=r"a client failed: .*connection lost"):
