@@ -27,6 +27,7 @@ from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, DepartedBuckets
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
+from kafka_quota_proxy.proxy.usage import meter as meter_module
 from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker, MeteredReplicas
 from kafka_quota_proxy.proxy.usage.record import Batch, UsageCounts, UsageKey
 from kafka_quota_proxy.proxy.usage.timeline import Timeline
