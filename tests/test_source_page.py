@@ -26,7 +26,7 @@ FILED = QuotaRule(user="filed", producer_byte_rate=1.0, source="f.yaml:3")
 @pytest.fixture
 def module(tmp_path: Path) -> ModuleType:
     """Return the page's source as a module that reads its file often."""
-    text = block("how-to/add-a-source-of-rules.md", "python", holding="class JsonFileSource").text
+    text = block("contributing/add-a-source-of-rules.md", "python", holding="class JsonFileSource").text
     assert text.count("\n") < 100
     path = tmp_path / "json_file_source.py"
     path.write_text(text)

@@ -1,7 +1,7 @@
 """Defines what a source of quota rules is: a place beside the configuration file from which the proxy takes rules.
 
 A source passes all its rules to the proxy, and then each change. It may also store the changes that administrators
-request. ``docs/how-to/add-a-source-of-rules.md`` shows how to write one.
+request. ``docs/contributing/add-a-source-of-rules.md`` shows how to write one.
 """
 
 import asyncio
