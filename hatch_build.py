@@ -29,17 +29,17 @@ COMPILED: Final = (
     "protocol/replica_fetch/*.py",
     "proxy/quota/*.py",
     "proxy/session/**/*.py",
-    "proxy/server/connection.py",
-    "proxy/server/latency.py",
-    "proxy/server/relay.py",
+    "proxy/server/clients/connection.py",
+    "proxy/server/clients/latency.py",
+    "proxy/server/clients/relay.py",
     "proxy/server/tls/record_bounds.py",
     "proxy/server/tls/transport.py",
-    "proxy/server/transport_pair.py",
+    "proxy/server/clients/transport_pair.py",
 )
 # These use what a compiled class does not have, or, for words about limits, the unit that a number was written in.
 INTERPRETED: Final = ("__init__.py", "kafka_rates.py", "rule_phrases.py")
 # System calls without Python's own overhead. They are those of Linux.
-IN_C: Final = ("proxy/server/native_sockets.pyx",) if sys.platform == "linux" else ()
+IN_C: Final = ("proxy/server/clients/native_sockets.pyx",) if sys.platform == "linux" else ()
 # types-PyYAML is for the type checker, which the compiler runs first: config reads YAML.
 REQUIREMENTS: Final = ["mypy[mypyc]==2.4.*", "cython==3.2.*", "setuptools>=77", "types-PyYAML>=6.0.12"]
 

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bench.peers import KROXYLICIOUS_VERSION, envoy_program
-from kafka_quota_proxy.proxy.background.build import implementation
+from kafka_quota_proxy.proxy.runtime.build import implementation
 from tests.end_to_end.support.artifacts import KAFKA_3_9
 
 

@@ -62,7 +62,7 @@ class RelayKind(Enum):
 
     AUTO = "auto"  # native where this program is compiled and the connection allows it
     PYTHON = "python"  # the event loop, as for TLS
-    NATIVE = "native"  # the proxy itself, with one buffer for all connections: proxy.server.relay
+    NATIVE = "native"  # the proxy itself, with one buffer for all connections: proxy.server.clients.relay
 
 
 class LogFormat(Enum):

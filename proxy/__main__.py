@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.proxy.background.build import description, install_line, is_compiled
+from kafka_quota_proxy.proxy.runtime.build import description, install_line, is_compiled
 
 _PROGRAM: Final = "kafka-quota-proxy"
 # A shell gives this exit status, 128 + 13, to a program that SIGPIPE has ended. No command returns it itself.

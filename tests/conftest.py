@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from kafka_quota_proxy.proxy.background.isolation import internal_errors
+from kafka_quota_proxy.proxy.runtime.isolation import internal_errors
 
 # Many processes import the same modules, so bytecode must be cached.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

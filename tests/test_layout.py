@@ -59,22 +59,22 @@ EXCEPTIONS = {
     # The interface of sources is tested with the sources.
     "proxy/rules/source.py": "tests/proxy/rules/test_configured.py",
     # Requests about a topic are tested with the reader that sends them.
-    "proxy/background/topic_requests.py": "tests/proxy/rules/topic/test_topic_reader.py",
+    "proxy/kafka_client/topic_requests.py": "tests/proxy/rules/topic/test_topic_reader.py",
     # The store on disk is tested with the manager.
     "proxy/rules/sqlite/directory_store.py": "tests/proxy/rules/test_administration.py",
     # The dialer returns this record.
-    "proxy/server/broker.py": "tests/proxy/server/test_broker_dialer.py",
+    "proxy/server/brokers/broker.py": "tests/proxy/server/brokers/test_dialer.py",
     # Metrics are tested by whole scrapes.
     "proxy/admin/metrics/client_quotas.py": "tests/proxy/admin/metrics/test_registry.py",
     "proxy/admin/metrics/listeners.py": "tests/proxy/admin/metrics/test_registry.py",
     # Closing connections are tested with the bound on memory.
-    "proxy/server/closing_transports.py": "tests/proxy/server/test_sweeps.py",
+    "proxy/server/clients/closing_transports.py": "tests/proxy/server/test_sweeps.py",
     # Nearest names are tested by what the log suggests.
-    "proxy/quota/nearest_rule.py": "tests/proxy/server/test_unlimited_log.py",
+    "proxy/quota/nearest_rule.py": "tests/proxy/server/clients/test_unlimited_log.py",
     "proxy/server/file_state.py": "tests/proxy/server/test_config_reloader.py",
     # The parts of a connection are tested together, over real sockets.
     **{
-        f"proxy/server/{name}.py": "tests/proxy/server/test_connection.py"
+        f"proxy/server/{name}.py": "tests/proxy/server/clients/test_connection.py"
         for name in ("listener_state", "route", "transport_pair")
     },
     **{

@@ -17,7 +17,7 @@ from queue import Empty, Queue
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kafka_quota_proxy.proxy.background.build import install_line
+from kafka_quota_proxy.proxy.runtime.build import install_line
 from kafka_quota_proxy.testing.control import Control, ObservedResponses, Order, SeenClient
 from kafka_quota_proxy.testing.kafka_check import why_not_kafka
 from kafka_quota_proxy.testing.ports import adjacent_ports
@@ -38,7 +38,7 @@ _STOP_TIMEOUT_S: Final = 6.0
 # Another process may take a port between its choice and its use.
 _TRIES: Final = 3
 _TAIL_LINES: Final = 8
-_WARNING: Final = " server.unlimited_log "
+_WARNING: Final = " server.clients.unlimited_log "
 _LOGGED_AFTER_S: Final = 0.25
 
 

@@ -28,9 +28,9 @@ from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.proxy.admin.request_socket import RequestSocket
 from kafka_quota_proxy.proxy.admin.status.event_streams import EventStreams
-from kafka_quota_proxy.proxy.background.isolation import repeated, report
 from kafka_quota_proxy.proxy.rules.codec import MAX_BODY_BYTES
-from kafka_quota_proxy.proxy.server.acceptor import cannot_listen
+from kafka_quota_proxy.proxy.runtime.isolation import repeated, report
+from kafka_quota_proxy.proxy.server.clients.acceptor import cannot_listen
 
 log = logging.getLogger(__name__)
 

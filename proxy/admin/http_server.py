@@ -31,7 +31,7 @@ from kafka_quota_proxy.proxy.admin.status.document import StatusReader, encoded
 from kafka_quota_proxy.proxy.admin.status.event_streams import MAX_STREAMS, RETRY_MS, EventStreams
 from kafka_quota_proxy.proxy.admin.status.page import page_files
 from kafka_quota_proxy.proxy.admin.testing_api import PREFIX, OnDemandApi
-from kafka_quota_proxy.proxy.background.isolation import report as report_error
+from kafka_quota_proxy.proxy.runtime.isolation import report as report_error
 from kafka_quota_proxy.proxy.server.server import Server
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from math import isfinite
 from typing import Any, Final
 
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler, Standing
-from kafka_quota_proxy.proxy.server.broker import Upstream
-from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
+from kafka_quota_proxy.proxy.server.brokers.broker import Upstream
+from kafka_quota_proxy.proxy.server.brokers.queue import ListenerPriorities
 from kafka_quota_proxy.proxy.server.server import Server
 
 _TOP: Final = 10

@@ -41,8 +41,8 @@ def move_leader(config: ProxyConfig, move: LeaderMove) -> int:
         RefusedError: If the cluster cannot be reached, or refuses. The message says why.
     """
     # Imported here, because aiokafka loads slowly.
-    from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS
-    from kafka_quota_proxy.proxy.background.leader_mover import LeaderMoveError, LeaderMover
+    from kafka_quota_proxy.proxy.kafka_client.admin_client import ADMIN_ERRORS
+    from kafka_quota_proxy.proxy.kafka_client.leader_mover import LeaderMoveError, LeaderMover
 
     settings = AdminClient() if config.replication is None else config.replication.admin_client
     try:

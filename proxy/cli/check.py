@@ -21,13 +21,13 @@ from kafka_quota_proxy.config.model import ProxyConfig, QuotasFromBroker, Store
 from kafka_quota_proxy.config.one_broker_checks import check_one_broker, hosts_to_find
 from kafka_quota_proxy.config.schema import FILE
 from kafka_quota_proxy.config.sections import SectionReader
-from kafka_quota_proxy.proxy.background.disk_access import directory_fault
 from kafka_quota_proxy.proxy.cli.check_live import live_faults
 from kafka_quota_proxy.proxy.cli.writable_paths import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from kafka_quota_proxy.proxy.rules.model import Change
 from kafka_quota_proxy.proxy.rules.source import UnusableSourceError
 from kafka_quota_proxy.proxy.rules.sqlite.rule_database import read_store
+from kafka_quota_proxy.proxy.runtime.disk_access import directory_fault
 
 _INPUT: Final = "-"
 _INPUT_NAME: Final = "<stdin>"

@@ -12,11 +12,11 @@ from kafka_quota_proxy.config.document import Document, fault_at
 from kafka_quota_proxy.config.errors import Fault, Severity
 from kafka_quota_proxy.config.model import Address, Cluster, Listener, ProxyConfig
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.server.bypass import bypassed
-from kafka_quota_proxy.proxy.server.cluster_query import ClusterDescription, describe_cluster
-from kafka_quota_proxy.proxy.server.host_lookups import Lookups
+from kafka_quota_proxy.proxy.server.brokers.bypass import bypassed
+from kafka_quota_proxy.proxy.server.brokers.cluster_query import ClusterDescription, describe_cluster
+from kafka_quota_proxy.proxy.server.brokers.host_lookups import Lookups
+from kafka_quota_proxy.proxy.server.brokers.probe import try_broker
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
-from kafka_quota_proxy.proxy.server.upstream_probe import try_broker
 
 _UPSTREAM: Final = "upstream"
 _SERVERS: Final = "bootstrap_servers"

@@ -18,9 +18,9 @@ from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.admin.metrics.otlp_push import OtlpPush, instance_of
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
-from kafka_quota_proxy.proxy.background.build import description
 from kafka_quota_proxy.proxy.cli.logging_setup import announce, configure_logging
 from kafka_quota_proxy.proxy.cli.writable_paths import USAGE_LOG, usage_log_fault
+from kafka_quota_proxy.proxy.runtime.build import description
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader, log_faults
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.serving_loop import ServingLoop

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quota_proxy.config.model import ProxyConfig
-from kafka_quota_proxy.proxy.background.disk_access import directory_fault, file_fault
+from kafka_quota_proxy.proxy.runtime.disk_access import directory_fault, file_fault
 
 AUDIT_LOG: Final = ("store", "audit_log")
 USAGE_LOG: Final = ("usage_log", "directory")

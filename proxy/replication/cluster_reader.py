@@ -8,8 +8,8 @@ from typing import Final
 from aiokafka.errors import UnknownTopicOrPartitionError
 
 from kafka_quota_proxy.config.model import Address, AdminClient
-from kafka_quota_proxy.proxy.background.admin_client import BrokerClient, ClusterClient
-from kafka_quota_proxy.proxy.background.admin_requests import ConfigKind, ConfigQuery, Topic
+from kafka_quota_proxy.proxy.kafka_client.admin_client import BrokerClient, ClusterClient
+from kafka_quota_proxy.proxy.kafka_client.admin_requests import ConfigKind, ConfigQuery, Topic
 from kafka_quota_proxy.proxy.replication.cluster_view import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,

@@ -18,9 +18,9 @@ from time import monotonic_ns
 from typing import Final, Protocol
 
 from kafka_quota_proxy.config.model import Address, AdminClient, Replication
-from kafka_quota_proxy.proxy.background.in_thread import in_thread
-from kafka_quota_proxy.proxy.background.isolation import attempt
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView, Lease, Readings, view_of
+from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
+from kafka_quota_proxy.proxy.runtime.isolation import attempt
 
 log = logging.getLogger(__name__)
 

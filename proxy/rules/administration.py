@@ -23,9 +23,6 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_describe_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.background.disk_access import directory_fault
-from kafka_quota_proxy.proxy.background.in_thread import WorkerThread
-from kafka_quota_proxy.proxy.background.isolation import alone, kept_up, report
 from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 from kafka_quota_proxy.proxy.rules.alter import decide, refuse_alter
 from kafka_quota_proxy.proxy.rules.api import (
@@ -53,6 +50,9 @@ from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.outcome import Origin, outcomes
 from kafka_quota_proxy.proxy.rules.source import NotKeptError, RuleSource, RuleWriter, UnusableSourceError
 from kafka_quota_proxy.proxy.rules.text import log_words
+from kafka_quota_proxy.proxy.runtime.disk_access import directory_fault
+from kafka_quota_proxy.proxy.runtime.in_thread import WorkerThread
+from kafka_quota_proxy.proxy.runtime.isolation import alone, kept_up, report
 
 log = logging.getLogger(__name__)
 

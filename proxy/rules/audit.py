@@ -37,12 +37,12 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import Store
 from kafka_quota_proxy.config.terms import NO_TERMS, written_terms, written_terms_change
-from kafka_quota_proxy.proxy.background.disk_access import file_fault
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 from kafka_quota_proxy.proxy.rules.codec import encode
 from kafka_quota_proxy.proxy.rules.errors import NONE, THROTTLING_QUOTA_EXCEEDED, name_of
 from kafka_quota_proxy.proxy.rules.model import StoredRule
 from kafka_quota_proxy.proxy.rules.outcome import APPLIED, RESULTS, UNKNOWN, Origin, Outcome
+from kafka_quota_proxy.proxy.runtime.disk_access import file_fault
 
 log = logging.getLogger(__name__)
 

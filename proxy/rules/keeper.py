@@ -12,13 +12,13 @@ from time import time_ns
 from typing import Final, TypeAlias
 
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
-from kafka_quota_proxy.proxy.background.isolation import report
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges, merge_changes
 from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 from kafka_quota_proxy.proxy.rules.effective import NOWHERE, EffectiveRules
 from kafka_quota_proxy.proxy.rules.model import Change, Entity
 from kafka_quota_proxy.proxy.rules.source import RuleSource
 from kafka_quota_proxy.proxy.rules.text import shown_limit
+from kafka_quota_proxy.proxy.runtime.isolation import report
 
 log = logging.getLogger(__name__)
 

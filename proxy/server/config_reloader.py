@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.errors import ConfigError, Fault
 from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.config.model import EntityName, KafkaSettings, ProxyConfig, QuotaRule
-from kafka_quota_proxy.proxy.background.in_thread import in_thread
+from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
 from kafka_quota_proxy.proxy.server.file_state import file_state
 
 log = logging.getLogger(__name__)

@@ -7,22 +7,22 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Final, cast
 
 from kafka_quota_proxy.config.model import Listener, RelayKind
-from kafka_quota_proxy.proxy.background.build import is_compiled
-from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
-from kafka_quota_proxy.proxy.server.closing_transports import ClosingTransports
-from kafka_quota_proxy.proxy.server.connection_limits import ConnectionCount, TimerWheel, spread
-from kafka_quota_proxy.proxy.server.latency import Latency
-from kafka_quota_proxy.proxy.server.orphaned_connections import OrphanedConnections
-from kafka_quota_proxy.proxy.server.refused_sockets import RefusedSockets
-from kafka_quota_proxy.proxy.server.relay import Relay
-from kafka_quota_proxy.proxy.server.time_checks import TimeChecks
+from kafka_quota_proxy.proxy.runtime.build import is_compiled
+from kafka_quota_proxy.proxy.server.brokers.queue import ListenerPriorities
+from kafka_quota_proxy.proxy.server.clients.closing_transports import ClosingTransports
+from kafka_quota_proxy.proxy.server.clients.connection_limits import ConnectionCount, TimerWheel, spread
+from kafka_quota_proxy.proxy.server.clients.latency import Latency
+from kafka_quota_proxy.proxy.server.clients.orphaned_connections import OrphanedConnections
+from kafka_quota_proxy.proxy.server.clients.refused_sockets import RefusedSockets
+from kafka_quota_proxy.proxy.server.clients.relay import Relay
+from kafka_quota_proxy.proxy.server.clients.time_checks import TimeChecks
 from kafka_quota_proxy.proxy.session.client_account import Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
 
 if TYPE_CHECKING:
-    from kafka_quota_proxy.proxy.server.broker_dialer import PendingDial
-    from kafka_quota_proxy.proxy.server.connection import ClientConnection
+    from kafka_quota_proxy.proxy.server.brokers.dialer import PendingDial
+    from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 
 log = logging.getLogger(__name__)
 

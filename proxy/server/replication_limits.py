@@ -8,7 +8,7 @@ from kafka_quota_proxy.config.model import ProxyConfig, Replication
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView, servers_behind
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
-from kafka_quota_proxy.proxy.server.known_brokers import node_ids
+from kafka_quota_proxy.proxy.server.brokers.known_brokers import node_ids
 from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, MeteredReplicas
 
 

@@ -4,9 +4,9 @@ import asyncio
 
 from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
 from kafka_quota_proxy.proxy.quota.line import Waiter
-from kafka_quota_proxy.proxy.server.broker import Upstream
-from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
-from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.brokers.broker import Upstream
+from kafka_quota_proxy.proxy.server.brokers.queue import BrokerQueue
+from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.client_account import ConnectionContext

@@ -13,29 +13,29 @@ from typing import Final
 from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import Address, ProxyConfig
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
-from kafka_quota_proxy.proxy.background.in_thread import in_thread
-from kafka_quota_proxy.proxy.background.isolation import kept_up
-from kafka_quota_proxy.proxy.background.isolation import watch as watch_loop
 from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.keeper import wall_ms
 from kafka_quota_proxy.proxy.rules.source import RuleSource
-from kafka_quota_proxy.proxy.server.acceptor import Acceptor, bind, refuse_waiting
+from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
+from kafka_quota_proxy.proxy.runtime.isolation import kept_up
+from kafka_quota_proxy.proxy.runtime.isolation import watch as watch_loop
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFile, free
-from kafka_quota_proxy.proxy.server.broker_dialer import BrokerDialer
-from kafka_quota_proxy.proxy.server.connection import ClientConnection
-from kafka_quota_proxy.proxy.server.known_brokers import KnownBrokers
+from kafka_quota_proxy.proxy.server.brokers.dialer import BrokerDialer
+from kafka_quota_proxy.proxy.server.brokers.known_brokers import KnownBrokers
+from kafka_quota_proxy.proxy.server.clients.acceptor import Acceptor, bind, refuse_waiting
+from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.clients.relay import Relay
+from kafka_quota_proxy.proxy.server.clients.relay_sockets import HAS_EPOLL, make_sockets
+from kafka_quota_proxy.proxy.server.clients.tls_handshake import TlsHandshakes
+from kafka_quota_proxy.proxy.server.clients.unlimited_log import UnlimitedLog
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.loop_lag import LoopLag
-from kafka_quota_proxy.proxy.server.relay import Relay
-from kafka_quota_proxy.proxy.server.relay_sockets import HAS_EPOLL, make_sockets
 from kafka_quota_proxy.proxy.server.replication_limits import ReplicationLimits
 from kafka_quota_proxy.proxy.server.shutdown import drain_connections
 from kafka_quota_proxy.proxy.server.sweeps import Sweeps
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.server.tls.contexts import watch as watch_tls
-from kafka_quota_proxy.proxy.server.tls_handshake import TlsHandshakes
-from kafka_quota_proxy.proxy.server.unlimited_log import UnlimitedLog
 from kafka_quota_proxy.proxy.session.counters import Counters
 from kafka_quota_proxy.proxy.session.testing.observed import ON_DEMAND
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import uvloop
 
-from kafka_quota_proxy.proxy.background.loop_thread import NEXT_AFTER_S
+from kafka_quota_proxy.proxy.kafka_client.loop_thread import NEXT_AFTER_S
 
 _MAX_REMEMBERED: Final = 1_024  # hosts
 

@@ -7,10 +7,10 @@ from contextlib import suppress
 from time import monotonic_ns
 from typing import Final
 
-from kafka_quota_proxy.proxy.background.isolation import attempt
+from kafka_quota_proxy.proxy.runtime.isolation import attempt
+from kafka_quota_proxy.proxy.server.clients.tls_handshake import TlsHandshakes
 from kafka_quota_proxy.proxy.server.drain import DrainSchedule
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
-from kafka_quota_proxy.proxy.server.tls_handshake import TlsHandshakes
 
 log = logging.getLogger(__name__)
 

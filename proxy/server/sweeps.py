@@ -13,16 +13,16 @@ from typing import Final, Protocol
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.principals import UNKNOWN
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.proxy.background.isolation import alone, attempt
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import Tags
-from kafka_quota_proxy.proxy.server.connection import ClientConnection
-from kafka_quota_proxy.proxy.server.connection_limits import MAX_BUFFERED, largest_holders
+from kafka_quota_proxy.proxy.runtime.isolation import alone, attempt
+from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.clients.connection_limits import MAX_BUFFERED, largest_holders
+from kafka_quota_proxy.proxy.server.clients.patience_log import PatienceLog
+from kafka_quota_proxy.proxy.server.clients.throttle_log import ThrottleLog
+from kafka_quota_proxy.proxy.server.clients.unlimited_log import UnlimitedLog
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
-from kafka_quota_proxy.proxy.server.patience_log import PatienceLog
-from kafka_quota_proxy.proxy.server.throttle_log import ThrottleLog
-from kafka_quota_proxy.proxy.server.unlimited_log import UnlimitedLog
 from kafka_quota_proxy.proxy.session.counters import RecentThrottles
 
 log = logging.getLogger(__name__)

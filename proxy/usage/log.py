@@ -11,7 +11,7 @@ from time import monotonic, monotonic_ns, time_ns
 from typing import Final
 
 from kafka_quota_proxy.config.model import ProxyConfig, UsageLog
-from kafka_quota_proxy.proxy.background.isolation import report
+from kafka_quota_proxy.proxy.runtime.isolation import report
 from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker, MeteredReplicas
 from kafka_quota_proxy.proxy.usage.record import Batch
 from kafka_quota_proxy.proxy.usage.segments import Segments

@@ -20,7 +20,7 @@ from time import sleep
 from typing import Final
 
 from kafka_quota_proxy.config.model import UsageFiles
-from kafka_quota_proxy.proxy.background.disk_access import directory_fault, lock_file
+from kafka_quota_proxy.proxy.runtime.disk_access import directory_fault, lock_file
 from kafka_quota_proxy.proxy.usage.record import Batch
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from time import monotonic, monotonic_ns, time
 from typing import Final, Protocol
 
-from kafka_quota_proxy.proxy.background.isolation import persisting
+from kafka_quota_proxy.proxy.runtime.isolation import persisting
 from kafka_quota_proxy.proxy.usage.record import Batch
 
 log = logging.getLogger(__name__)

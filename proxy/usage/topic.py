@@ -16,8 +16,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from kafka_quota_proxy.config.model import UsageTopic
-from kafka_quota_proxy.proxy.background.client_security import connection
-from kafka_quota_proxy.proxy.background.loop_thread import ClientLoop
+from kafka_quota_proxy.proxy.kafka_client.client_security import connection
+from kafka_quota_proxy.proxy.kafka_client.loop_thread import ClientLoop
 from kafka_quota_proxy.proxy.usage.record import Batch
 
 CLIENT_ID: Final = "kafka-quota-proxy"

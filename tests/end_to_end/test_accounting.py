@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from kafka_quota_proxy.proxy.server.upstream_probe import GREETING
+from kafka_quota_proxy.proxy.server.brokers.probe import GREETING
 from tests.end_to_end.support import tools
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import create_topic

@@ -65,7 +65,7 @@ def test_json_has_fields_for_the_beginning_and_the_end(kafka_4: Kafka) -> None:
 
         def events() -> list[dict[str, Any]]:
             records = [json.loads(line) for line in proxy.log.splitlines() if line.startswith("{")]
-            return [one for one in records if one["logger"] == "server.throttle_log"]
+            return [one for one in records if one["logger"] == "server.clients.throttle_log"]
 
         wait_until(lambda: len(events()) == 2, timeout_s=_WITHIN_S, what="the log reports the end")
         began, ended = events()

@@ -25,8 +25,8 @@ from functools import partial
 from typing import Final
 
 from kafka_quota_proxy.config.model import Address, Enforcement, Listener, RelayKind
-from kafka_quota_proxy.proxy.server.relay import _HEAD_BYTES, _SHORT_READ_BYTES, _SPLICED_BYTES
-from kafka_quota_proxy.proxy.server.relay_sockets import BUFFER_BYTES
+from kafka_quota_proxy.proxy.server.clients.relay import _HEAD_BYTES, _SHORT_READ_BYTES, _SPLICED_BYTES
+from kafka_quota_proxy.proxy.server.clients.relay_sockets import BUFFER_BYTES
 from kafka_quota_proxy.proxy.session.client_account import Policy
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
 from tests.fuzz import seeds

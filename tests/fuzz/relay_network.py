@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextvars import Context
 from typing import Any, Final, cast
 
-from kafka_quota_proxy.proxy.server.relay_sockets import BUFFER_BYTES
+from kafka_quota_proxy.proxy.server.clients.relay_sockets import BUFFER_BYTES
 
 # Those of asyncio and uvloop.
 HIGH_WATER_BYTES: Final = 64 * 1024

@@ -10,17 +10,18 @@ from typing import Any, Final
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, QuotaRule, RelayKind
 from kafka_quota_proxy.protocol.partial_frame import SMALL_BYTES
-from kafka_quota_proxy.proxy.background import isolation
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.server import connection as connection_module
-from kafka_quota_proxy.proxy.server import listener_state, orphaned_connections
-from kafka_quota_proxy.proxy.server import relay as relay_module
-from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
-from kafka_quota_proxy.proxy.server.broker_dialer import BrokerConnection, PendingDial, _DialQueue
-from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.runtime import isolation
+from kafka_quota_proxy.proxy.server import listener_state
+from kafka_quota_proxy.proxy.server.brokers.broker import Broker, Upstream
+from kafka_quota_proxy.proxy.server.brokers.dialer import BrokerConnection, PendingDial, _DialQueue
+from kafka_quota_proxy.proxy.server.clients import connection as connection_module
+from kafka_quota_proxy.proxy.server.clients import orphaned_connections
+from kafka_quota_proxy.proxy.server.clients import relay as relay_module
+from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.clients.relay import _SPLICED_BYTES, Relay
+from kafka_quota_proxy.proxy.server.clients.relay_sockets import BUFFER_BYTES
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
-from kafka_quota_proxy.proxy.server.relay import _SPLICED_BYTES, Relay
-from kafka_quota_proxy.proxy.server.relay_sockets import BUFFER_BYTES
 from kafka_quota_proxy.proxy.server.route import Route
 from kafka_quota_proxy.proxy.session.client_account import Policy
 from kafka_quota_proxy.proxy.session.counters import Counters

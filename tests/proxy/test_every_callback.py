@@ -48,19 +48,19 @@ from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, D
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.admin.metrics.otlp_push import OtlpPush
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
-from kafka_quota_proxy.proxy.background import isolation
-from kafka_quota_proxy.proxy.background.isolation import internal_errors
-from kafka_quota_proxy.proxy.background.loop_thread import LoopThread
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
+from kafka_quota_proxy.proxy.kafka_client.loop_thread import LoopThread
 from kafka_quota_proxy.proxy.rules.broker.broker_rules import ParsedQuotas
 from kafka_quota_proxy.proxy.rules.sqlite import directory_store
+from kafka_quota_proxy.proxy.runtime import isolation
+from kafka_quota_proxy.proxy.runtime.isolation import internal_errors
+from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
-from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.replication.test_config_watcher import Script
 from tests.proxy.rules.topic.test_topic_reader import Cluster
-from tests.proxy.server.test_broker_finder import Node
-from tests.proxy.server.test_cluster_listeners import client_at, cluster_of, front_of, port_of
+from tests.proxy.server.brokers.test_cluster_listeners import client_at, cluster_of, front_of, port_of
+from tests.proxy.server.brokers.test_finder import Node
 from tests.support.builds import interpreted_only
 from tests.support.certificates import Authority
 from tests.support.faults import Entry, Faults, expected
@@ -103,31 +103,31 @@ BIG_BYTES: Final = 6 * 1024 * 1024
 PARTING_BYTES: Final = (100_000, 120_000, 140_000, 160_000, 180_000)
 # The tests shorten these periods and timeouts of the proxy to some milliseconds.
 HURRIED: Final = {
-    "kafka_quota_proxy.proxy.background.isolation._AGAIN_S": 0.02,
+    "kafka_quota_proxy.proxy.runtime.isolation._AGAIN_S": 0.02,
     "kafka_quota_proxy.proxy.server.sweeps._SWEEP_EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.server.loop_lag.PERIOD_S": 0.02,
-    "kafka_quota_proxy.proxy.server.connection_limits._CHECK_AGAIN_MS": 20,
-    "kafka_quota_proxy.proxy.server.connection_limits._SLOT_MS": 20,
+    "kafka_quota_proxy.proxy.server.clients.connection_limits._CHECK_AGAIN_MS": 20,
+    "kafka_quota_proxy.proxy.server.clients.connection_limits._SLOT_MS": 20,
     "kafka_quota_proxy.proxy.server.sweeps._EXPIRE_EVERY_S": 0.02,
-    "kafka_quota_proxy.proxy.server.broker_dialer._PROBE_EVERY_S": 0.1,
-    "kafka_quota_proxy.proxy.server.broker_dialer._PROBES_PER_S": 1_000.0,
-    "kafka_quota_proxy.proxy.server.broker_dialer._DIAL_TIMEOUT_S": 0.3,
-    "kafka_quota_proxy.proxy.server.upstream_probe._TIMEOUT_S": 0.3,
-    "kafka_quota_proxy.proxy.server.upstream_probe._REFUSAL_S": 0.02,
-    "kafka_quota_proxy.proxy.server.cluster_listeners._QUERY_EVERY_S": 0.02,
+    "kafka_quota_proxy.proxy.server.brokers.dialer._PROBE_EVERY_S": 0.1,
+    "kafka_quota_proxy.proxy.server.brokers.dialer._PROBES_PER_S": 1_000.0,
+    "kafka_quota_proxy.proxy.server.brokers.dialer._DIAL_TIMEOUT_S": 0.3,
+    "kafka_quota_proxy.proxy.server.brokers.probe._TIMEOUT_S": 0.3,
+    "kafka_quota_proxy.proxy.server.brokers.probe._REFUSAL_S": 0.02,
+    "kafka_quota_proxy.proxy.server.brokers.cluster_listeners._QUERY_EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.server.tls.contexts._POLL_S": 0.02,
     "kafka_quota_proxy.proxy.server.tls.transport.HANDSHAKE_TIMEOUT_S": 0.5,
-    "kafka_quota_proxy.proxy.server.half_close._WAIT_S": 0.3,  # a loaded machine still sends within it
-    "kafka_quota_proxy.proxy.server.orphaned_connections.LONGEST_S": 0.05,
+    "kafka_quota_proxy.proxy.server.clients.half_close._WAIT_S": 0.3,  # a loaded machine still sends within it
+    "kafka_quota_proxy.proxy.server.clients.orphaned_connections.LONGEST_S": 0.05,
     "kafka_quota_proxy.proxy.admin.admin_port._WAIT_TIMEOUT_S": 0.1,
     "kafka_quota_proxy.proxy.admin.admin_port._DEADLINE_S": 0.3,
     "kafka_quota_proxy.proxy.admin.admin_port._REST_S": 0.02,
     "kafka_quota_proxy.proxy.admin.status.event_streams.EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.admin.status.event_streams._BUFFER_BYTES": 4_096,
-    "kafka_quota_proxy.proxy.server.acceptor._PAUSE_S": 0.02,
+    "kafka_quota_proxy.proxy.server.clients.acceptor._PAUSE_S": 0.02,
     "kafka_quota_proxy.proxy.replication.config_watcher._LEAST_BETWEEN_S": 0.02,
     "kafka_quota_proxy.proxy.rules.broker.broker_source._LONGEST_WAIT_S": 0.1,
-    "kafka_quota_proxy.proxy.server.cluster_listeners._RETRY_S": 0.02,
+    "kafka_quota_proxy.proxy.server.brokers.cluster_listeners._RETRY_S": 0.02,
     "kafka_quota_proxy.proxy.rules.topic.topic_reader._BACKOFF_S": 0.01,
     "kafka_quota_proxy.proxy.rules.topic.topic_reader._MOST_BACKOFF_S": 0.01,
     "kafka_quota_proxy.proxy.rules.topic.topic_reader._CHECK_S": 0.02,
@@ -821,7 +821,7 @@ async def seen_at(kind: str, path: Path, patched: pytest.MonkeyPatch) -> Seen:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in HURRIED.items():
         monkeypatch.setattr(name, value)
-    monkeypatch.setattr("kafka_quota_proxy.proxy.server.host_lookups._addresses_of", lambda _: ("7.7.7.7",))
+    monkeypatch.setattr("kafka_quota_proxy.proxy.server.brokers.host_lookups._addresses_of", lambda _: ("7.7.7.7",))
     internal_errors.clear()
     isolation._logged.clear()
 

@@ -161,17 +161,17 @@ def _find_replacements() -> None:
     _replace(server + "config_reloader", "file_state", _file_version)
     threading = ThreadingModule(running_process)
     _replace("proxy.usage.sink", "threading", threading)
-    _replace("proxy.background.in_thread", "threading", threading)
+    _replace("proxy.runtime.in_thread", "threading", threading)
     _replace("proxy.replication.config_watcher", "threading", threading)
     _replace("proxy.replication.config_watcher", "_connect", lambda *_: SimulatedReader(_running_cluster()))
-    _replace("proxy.background.loop_thread", "threading", None)  # it would run in real time
+    _replace("proxy.kafka_client.loop_thread", "threading", None)  # it would run in real time
     _replace("proxy.rules.sqlite.rule_database", "_connect", _open_store)
     disk = DiskModule(_running_disk)
     _replace("proxy.usage.segments", "os", disk)
-    _replace("proxy.background.disk_access", "os", disk)
+    _replace("proxy.runtime.disk_access", "os", disk)
     _replace("proxy.rules.sqlite.rule_database", "os", disk)
     _replace("proxy.usage.segments", "sleep", lambda _: None)
-    _replace("proxy.background.isolation", "sleep", _sleep)
+    _replace("proxy.runtime.isolation", "sleep", _sleep)
     _replace(server + "server", "gc", SimpleNamespace(collect=lambda: None, freeze=lambda: None))
 
 

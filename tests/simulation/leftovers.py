@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import HeldSlot
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
+from kafka_quota_proxy.proxy.server.brokers.queue import BrokerQueue
 from kafka_quota_proxy.proxy.server.server import Server
 
 if TYPE_CHECKING:

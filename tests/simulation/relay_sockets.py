@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafka_quota_proxy.proxy.server.relay_sockets import BUFFER_BYTES
+from kafka_quota_proxy.proxy.server.clients.relay_sockets import BUFFER_BYTES
 from tests.simulation.network import End
 
 if TYPE_CHECKING:

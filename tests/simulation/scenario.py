@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka_quota_proxy.proxy.background import isolation
+from kafka_quota_proxy.proxy.runtime import isolation
 from tests.simulation import actors, configuration, leftovers
 from tests.simulation.brokers.cluster import Cluster
 from tests.simulation.brokers.profiles import LISTENERS, LISTENERS_WITH_LOGIN, PROFILES

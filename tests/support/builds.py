@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from kafka_quota_proxy.proxy.background.build import is_compiled
+from kafka_quota_proxy.proxy.runtime.build import is_compiled
 
 # Compiled functions have no frames to trace. Their module's constants and methods cannot be replaced.
 interpreted_only: Final = pytest.mark.skipif(is_compiled(), reason="traces or replaces what is compiled")

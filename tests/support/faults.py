@@ -1,6 +1,6 @@
 """Finds the functions of the proxy that the event loop, asyncio and threads call, and makes one of them raise.
 
-A function is an *entry* if its caller is no function of the proxy, or is ``background.isolation``. Only the exception
+A function is an *entry* if its caller is no function of the proxy, or is ``runtime.isolation``. Only the exception
 handlers under test can catch an exception of an entry.
 """
 
@@ -20,8 +20,8 @@ from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple, Self
 
 from kafka_quota_proxy import proxy
-from kafka_quota_proxy.proxy.background import in_thread, isolation
 from kafka_quota_proxy.proxy.cli import logging_setup
+from kafka_quota_proxy.proxy.runtime import in_thread, isolation
 
 _ROOT: Final = str(Path(proxy.__file__).parent)
 # The functions of these modules call others on behalf of the caller that awaits the result.

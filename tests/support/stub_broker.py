@@ -18,10 +18,10 @@ import pytest
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig
 from kafka_quota_proxy.proxy.rules.keeper import wall_ms
-from kafka_quota_proxy.proxy.server.broker import Upstream
+from kafka_quota_proxy.proxy.server.brokers.broker import Upstream
+from kafka_quota_proxy.proxy.server.brokers.probe import GREETING
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.serving_loop import ServingLoop
-from kafka_quota_proxy.proxy.server.upstream_probe import GREETING
 
 # Takes a request with its size prefix, and returns the bytes to send back.
 Script = Callable[[bytes], bytes]

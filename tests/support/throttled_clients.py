@@ -5,7 +5,7 @@ from typing import Final
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.route import Route
 from kafka_quota_proxy.proxy.server.server import Server
 

@@ -15,7 +15,7 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import Level
 from kafka_quota_proxy.proxy.quota.throttle_history import MINUTE_MS
-from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 
 # Objects between two pauses. The thread computes for 1 ms then. The event loop waits for the interpreter no longer than

@@ -20,7 +20,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import Rest, paced
 from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.rule_phrases import as_written
 from kafka_quota_proxy.proxy.rules.keeper import wall_ms as unix_ms
-from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session.state import SessionState
 

@@ -12,7 +12,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, Metric, Nam
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler, Standing
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL, QueueStats
-from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue, ListenerPriorities
+from kafka_quota_proxy.proxy.server.brokers.queue import BrokerQueue, ListenerPriorities
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 
 _QUEUE: Final = Namespace("kafka_quota_proxy_call_queue", sums_duplicates=True)

@@ -7,15 +7,15 @@ from typing import Final, Protocol
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.protocol.api import API_NAMES
 from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, labels
-from kafka_quota_proxy.proxy.background.build import implementation, installed_version
-from kafka_quota_proxy.proxy.background.isolation import internal_errors
+from kafka_quota_proxy.proxy.runtime.build import implementation, installed_version
+from kafka_quota_proxy.proxy.runtime.isolation import internal_errors
+from kafka_quota_proxy.proxy.server.brokers.faults import Fault
+from kafka_quota_proxy.proxy.server.brokers.known_brokers import KnownBrokers
+from kafka_quota_proxy.proxy.server.clients.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
-from kafka_quota_proxy.proxy.server.known_brokers import KnownBrokers
-from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
-from kafka_quota_proxy.proxy.server.upstream_faults import Fault
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.counters import OTHER as OTHER_API
 

@@ -27,7 +27,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, Rest, paced
-from kafka_quota_proxy.proxy.background.build import installed_version
+from kafka_quota_proxy.proxy.runtime.build import installed_version
 
 # The exporter turns the points of one request into bytes without a pause. So many take about as long as a scrape works
 # between two pauses.

@@ -15,8 +15,8 @@ from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.otlp import Otlp
 from kafka_quota_proxy.proxy.admin.metrics.exposition import rest
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
-from kafka_quota_proxy.proxy.background.build import install_line
-from kafka_quota_proxy.proxy.background.isolation import attempt, persisting
+from kafka_quota_proxy.proxy.runtime.build import install_line
+from kafka_quota_proxy.proxy.runtime.isolation import attempt, persisting
 
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.admin.metrics.otlp_data import OtlpSender

@@ -20,7 +20,7 @@ from kafka_quota_proxy.proxy.admin.status.sections import (
     rules_section,
 )
 from kafka_quota_proxy.proxy.admin.status.verdict import faults_of, verdict
-from kafka_quota_proxy.proxy.background.build import installed_version
+from kafka_quota_proxy.proxy.runtime.build import installed_version
 from kafka_quota_proxy.proxy.server.server import Server
 
 MAX_THROTTLED: Final = 50

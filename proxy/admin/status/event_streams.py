@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from kafka_quota_proxy.proxy.background.isolation import isolated, persisting, repeated, report
+from kafka_quota_proxy.proxy.runtime.isolation import isolated, persisting, repeated, report
 
 # Enough for some operators with a page each.
 MAX_STREAMS: Final = 8

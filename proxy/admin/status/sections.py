@@ -14,10 +14,10 @@ from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.audit import MAX_TEXT, ChangeLog, RecentChange
 from kafka_quota_proxy.proxy.rules.model import StoredRule
 from kafka_quota_proxy.proxy.rules.text import shown_limit, shown_name, shown_term
-from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
+from kafka_quota_proxy.proxy.server.brokers.broker import Broker, Upstream
+from kafka_quota_proxy.proxy.server.brokers.faults import Fault
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 from kafka_quota_proxy.proxy.server.server import Server
-from kafka_quota_proxy.proxy.server.upstream_faults import Fault
 
 MAX_BROKERS: Final = 100
 MAX_FAULTS: Final = 20

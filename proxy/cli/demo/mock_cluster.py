@@ -18,8 +18,8 @@ from ctypes import c_char_p, c_int, c_int16, c_int32, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, Final, Self
 
-from kafka_quota_proxy.proxy.background.build import install_line
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
+from kafka_quota_proxy.proxy.runtime.build import install_line
 
 _PRODUCER: Final = 0  # rd_kafka_type_t RD_KAFKA_PRODUCER
 _ERROR_BYTES: Final = 512

@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 from aiokafka.errors import UnknownTopicOrPartitionError
 
-from kafka_quota_proxy.proxy.background.admin_client import ClusterClient
-from kafka_quota_proxy.proxy.background.admin_requests import Partition
 from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Sample, Sizes, Waiting
+from kafka_quota_proxy.proxy.kafka_client.admin_client import ClusterClient
+from kafka_quota_proxy.proxy.kafka_client.admin_requests import Partition
 
 _TopicPartition: TypeAlias = tuple[str, int]
 
@@ -27,7 +27,7 @@ def read_snapshot(admin: ClusterClient, *, clock_ms: Callable[[], int]) -> Sampl
     """Ask a cluster for all its moves and their sizes. ``clock_ms`` returns the milliseconds of a monotonic clock.
 
     Raises ReadingError if a topic cannot be described, or a broker does not report the size of a log. If the cluster
-    does not respond, raises one of ``proxy.background.admin_client.ADMIN_ERRORS``.
+    does not respond, raises one of ``proxy.kafka_client.admin_client.ADMIN_ERRORS``.
     """
     moving = {
         Move(topic, partition, follower)

@@ -8,8 +8,8 @@ from aiokafka.errors import IncompatibleBrokerVersion
 from kafka_quota_proxy.config.model import Address, AdminClient
 from kafka_quota_proxy.protocol.client_quotas import read_describe_response
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.background.admin_client import BrokerClient
-from kafka_quota_proxy.proxy.background.admin_requests import AllClientQuotasRequest
+from kafka_quota_proxy.proxy.kafka_client.admin_client import BrokerClient
+from kafka_quota_proxy.proxy.kafka_client.admin_requests import AllClientQuotasRequest
 from kafka_quota_proxy.proxy.rules.broker.broker_rules import ParsedQuotas, RefusedError, rules_of
 
 # The time limit for each server. It is short because all servers are tried before the first client is served.
@@ -20,7 +20,7 @@ _SIZE_AND_ID_BYTES: Final = 8
 class BrokerReader:
     """Reads client quotas from the first of ``servers`` that answers. Call ``close`` after any error.
 
-    ``read`` may raise ``RefusedError`` or one of ``proxy.background.admin_client.ADMIN_ERRORS``.
+    ``read`` may raise ``RefusedError`` or one of ``proxy.kafka_client.admin_client.ADMIN_ERRORS``.
     """
 
     def __init__(self, settings: AdminClient, servers: Sequence[Address]) -> None:

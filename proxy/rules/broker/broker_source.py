@@ -14,14 +14,14 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from kafka_quota_proxy.config.model import Address, AdminClient, QuotasFromBroker
 from kafka_quota_proxy.protocol.client_quotas import Alteration
-from kafka_quota_proxy.proxy.background.in_thread import in_thread
-from kafka_quota_proxy.proxy.background.isolation import attempt, repeated, report
 from kafka_quota_proxy.proxy.rules.api import Ticket, TicketOwner
 from kafka_quota_proxy.proxy.rules.broker.broker_rules import ParsedQuotas, RefusedError
 from kafka_quota_proxy.proxy.rules.broker.forwarded_alter import has_changes
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule, differences
 from kafka_quota_proxy.proxy.rules.outcome import NOBODY
 from kafka_quota_proxy.proxy.rules.source import ApplyChanges
+from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
+from kafka_quota_proxy.proxy.runtime.isolation import attempt, repeated, report
 
 log = logging.getLogger(__name__)
 

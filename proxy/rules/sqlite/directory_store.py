@@ -11,12 +11,12 @@ from pathlib import Path
 from time import time
 from typing import Final
 
-from kafka_quota_proxy.proxy.background.in_thread import WorkerThread
-from kafka_quota_proxy.proxy.background.isolation import report
 from kafka_quota_proxy.proxy.rules.errors import KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.source import ApplyChanges, NotKeptError
 from kafka_quota_proxy.proxy.rules.sqlite.rule_database import RuleDatabase, UncertainWriteError
+from kafka_quota_proxy.proxy.runtime.in_thread import WorkerThread
+from kafka_quota_proxy.proxy.runtime.isolation import report
 
 log = logging.getLogger(__name__)
 

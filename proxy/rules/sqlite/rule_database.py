@@ -19,7 +19,6 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.proxy.background.disk_access import lock_file
 from kafka_quota_proxy.proxy.rules.codec import (
     JsonFormError,
     decode_entity,
@@ -29,6 +28,7 @@ from kafka_quota_proxy.proxy.rules.codec import (
 )
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.source import UnusableSourceError
+from kafka_quota_proxy.proxy.runtime.disk_access import lock_file
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
-from kafka_quota_proxy.proxy.background.isolation import report
 from kafka_quota_proxy.proxy.rules.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.runtime.isolation import report
 
 _STOP_S: Final = 1.0
 

@@ -8,9 +8,9 @@ from itertools import islice, starmap
 from pathlib import Path
 from typing import Final
 
-from kafka_quota_proxy.proxy.background.in_thread import WorkerThread
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.sqlite.rule_database import RuleDatabase
+from kafka_quota_proxy.proxy.runtime.in_thread import WorkerThread
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,9 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.fetch import FetchRequest
 
 from kafka_quota_proxy.config.model import Address, QuotasFrom
-from kafka_quota_proxy.proxy.background.client_security import connection
-from kafka_quota_proxy.proxy.background.isolation import persisting
-from kafka_quota_proxy.proxy.background.loop_thread import ClientLoop
-from kafka_quota_proxy.proxy.background.topic_requests import (
+from kafka_quota_proxy.proxy.kafka_client.client_security import connection
+from kafka_quota_proxy.proxy.kafka_client.loop_thread import ClientLoop
+from kafka_quota_proxy.proxy.kafka_client.topic_requests import (
     ANY_ISOLATION,
     EARLIEST,
     LATEST,
@@ -42,6 +41,7 @@ from kafka_quota_proxy.proxy.rules.topic.clients import (
     RecordsRead,
 )
 from kafka_quota_proxy.proxy.rules.topic.record_batches import RecordBatches
+from kafka_quota_proxy.proxy.runtime.isolation import persisting
 
 # How long a broker may wait for new records before it answers a fetch.
 _WAIT_MS: Final = 250

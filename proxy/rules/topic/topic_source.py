@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kafka_quota_proxy.config.quota_record import encode
-from kafka_quota_proxy.proxy.background.isolation import kept_up, report
 from kafka_quota_proxy.proxy.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.source import ApplyChanges, NotKeptError
@@ -31,6 +30,7 @@ from kafka_quota_proxy.proxy.rules.topic.clients import (
 )
 from kafka_quota_proxy.proxy.rules.topic.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicState, settings_of
+from kafka_quota_proxy.proxy.runtime.isolation import kept_up, report
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from aiokafka.protocol.transaction import InitProducerIdRequest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from kafka_quota_proxy.config.model import Address, QuotasFrom
-from kafka_quota_proxy.proxy.background.client_security import connection
-from kafka_quota_proxy.proxy.background.topic_requests import (
+from kafka_quota_proxy.proxy.kafka_client.client_security import connection
+from kafka_quota_proxy.proxy.kafka_client.topic_requests import (
     LATEST,
     NoTopicError,
     OwnAddressError,

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Final, cast
 
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.background.isolation import INTERNAL_ERROR, isolated
+from kafka_quota_proxy.proxy.runtime.isolation import INTERNAL_ERROR, isolated
 from kafka_quota_proxy.proxy.server.tls.contexts import SaidNothingError
 from kafka_quota_proxy.proxy.server.tls.record_bounds import RecordBounds
 

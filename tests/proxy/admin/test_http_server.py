@@ -21,8 +21,8 @@ from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import DEFAULT, Address, Admin, Listener, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
+from kafka_quota_proxy.proxy.server.brokers.faults import Fault
 from kafka_quota_proxy.proxy.server.server import Server
-from kafka_quota_proxy.proxy.server.upstream_faults import Fault
 from tests.support.reloads import Reloads
 from tests.support.stub_broker import upstream_of
 

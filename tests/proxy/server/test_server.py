@@ -24,12 +24,12 @@ from kafka_quota_proxy.config.security import Sasl
 from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.replication import config_watcher as watcher_module
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
-from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
 from kafka_quota_proxy.proxy.server import drain as drain_module
 from kafka_quota_proxy.proxy.server import sweeps as sweeps_module
-from kafka_quota_proxy.proxy.server.acceptor import Acceptor, Arrival
-from kafka_quota_proxy.proxy.server.connection import ClientConnection
-from kafka_quota_proxy.proxy.server.connection_limits import CountedConnection
+from kafka_quota_proxy.proxy.server.brokers import dialer as dialer_module
+from kafka_quota_proxy.proxy.server.clients.acceptor import Acceptor, Arrival
+from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.clients.connection_limits import CountedConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import (
     fetch_request,

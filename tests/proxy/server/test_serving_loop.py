@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from kafka_quota_proxy.proxy.background.loop_thread import NEXT_AFTER_S
+from kafka_quota_proxy.proxy.kafka_client.loop_thread import NEXT_AFTER_S
 from kafka_quota_proxy.proxy.server.serving_loop import in_order
 from tests.support.cases import each_case
 from tests.support.stub_broker import deaf_broker, free_port, on_uvloop, resolve_to

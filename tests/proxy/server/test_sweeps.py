@@ -12,11 +12,12 @@ import pytest
 
 from kafka_quota_proxy.config.model import QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
-from kafka_quota_proxy.proxy.server import sweeps, unlimited_log
+from kafka_quota_proxy.proxy.server import sweeps
+from kafka_quota_proxy.proxy.server.brokers import dialer as dialer_module
+from kafka_quota_proxy.proxy.server.clients import unlimited_log
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.sweeps import resident_bytes
-from tests.proxy.server.test_connection import answers, config_to, disconnects
+from tests.proxy.server.clients.test_connection import answers, config_to, disconnects
 from tests.support.frames import fetch_request, fetch_response, other_request, produce_request
 from tests.support.stub_broker import client_of, correlation_id, eventually, on_uvloop, running, stub_broker
 

@@ -7,7 +7,7 @@ import pytest
 
 from kafka_quota_proxy.config.fair_call_queue_options import settings
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Ticket
-from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
+from kafka_quota_proxy.proxy.server.brokers.queue import BrokerQueue
 from tests.simulation.checks.fair_queue import FairQueue
 from tests.simulation.checks.settings import Settings
 from tests.simulation.checks.support import StandIn

@@ -8,7 +8,7 @@ from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.admin.metrics.fair_queue import fair_queue_metrics
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Ticket
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL
-from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
+from kafka_quota_proxy.proxy.server.brokers.queue import ListenerPriorities
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.scrape import Scrape, scraped
 

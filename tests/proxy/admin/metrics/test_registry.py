@@ -21,9 +21,9 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
-from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
+from kafka_quota_proxy.proxy.server.brokers.faults import Fault
+from kafka_quota_proxy.proxy.server.clients.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.server import Server
-from kafka_quota_proxy.proxy.server.upstream_faults import Fault
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.counters import OTHER
 from tests.support.certificates import Authority

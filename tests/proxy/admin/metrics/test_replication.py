@@ -7,7 +7,7 @@ import pytest
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Replication, ReplicationPath
 from kafka_quota_proxy.proxy.admin.metrics.replication import replication_metrics
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
-from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session import Session
 from tests.support.move import Move, view

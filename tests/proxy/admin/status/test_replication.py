@@ -8,7 +8,7 @@ from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Repli
 from kafka_quota_proxy.proxy.admin.status.replication import replication_section
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
-from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session import Session
 from tests.support.move import Move, view

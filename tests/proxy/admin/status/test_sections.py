@@ -22,9 +22,9 @@ from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.audit import MOST_RECENT, ChangeLog
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.outcome import Origin, Outcome
+from kafka_quota_proxy.proxy.server.brokers.faults import Fault as UpstreamFault
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 from kafka_quota_proxy.proxy.server.server import Server
-from kafka_quota_proxy.proxy.server.upstream_faults import Fault as UpstreamFault
 from tests.support.stub_broker import on_uvloop, upstream_of
 
 ANY = Address(host="127.0.0.1", port=0)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from kafka_quota_proxy.proxy.background.admin_client import LogSizes
-from kafka_quota_proxy.proxy.background.admin_requests import Metadata, Partition, Topic
 from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ReadingError, read_snapshot
 from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Sample, Sizes, Waiting
+from kafka_quota_proxy.proxy.kafka_client.admin_client import LogSizes
+from kafka_quota_proxy.proxy.kafka_client.admin_requests import Metadata, Partition, Topic
 
 if TYPE_CHECKING:
-    from kafka_quota_proxy.proxy.background.admin_client import ClusterClient
+    from kafka_quota_proxy.proxy.kafka_client.admin_client import ClusterClient
 
 MB = 1_000_000
 _A = Move("orders", 0, 4)

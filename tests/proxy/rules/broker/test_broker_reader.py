@@ -8,11 +8,11 @@ from typing import TypeVar
 import pytest
 
 from kafka_quota_proxy.config.model import Address, AdminClient
-from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS
+from kafka_quota_proxy.proxy.kafka_client.admin_client import ADMIN_ERRORS
 from kafka_quota_proxy.proxy.rules.broker.broker_reader import BrokerReader
 from kafka_quota_proxy.proxy.rules.broker.broker_rules import ParsedQuotas, RefusedError
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
-from tests.proxy.background.test_admin_client import closed_address, open_sockets
+from tests.proxy.kafka_client.test_admin_client import closed_address, open_sockets
 from tests.support.quota_broker import QuotaBroker
 from tests.support.stub_broker import stub_broker
 

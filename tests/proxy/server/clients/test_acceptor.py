@@ -1,0 +1,473 @@
+"""Tests how new connections are accepted, with limits, rates and PROXY protocol headers, over real sockets."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from ipaddress import ip_network
+from struct import pack
+from time import monotonic
+
+import pytest
+
+from kafka_quota_proxy.config.model import (
+    DEFAULT,
+    Address,
+    Default,
+    Enforcement,
+    IpRule,
+    KafkaSettings,
+    ProxyConfig,
+    ProxyProtocol,
+)
+from kafka_quota_proxy.proxy.server.brokers import dialer as dialer_module
+from kafka_quota_proxy.proxy.server.clients import acceptor as acceptor_module
+from kafka_quota_proxy.proxy.server.clients import refused_sockets as refused_sockets_module
+from kafka_quota_proxy.proxy.server.clients.acceptor import bind
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.frames import other_request, other_response
+from tests.support.stub_broker import (
+    Client,
+    client_of,
+    correlation_id,
+    eventually,
+    listener_to,
+    on_uvloop,
+    running,
+    stub_broker,
+)
+
+ANYBODY = ProxyProtocol()
+LINE = b"PROXY TCP4 203.0.113.7 198.51.100.1 56324 9092\r\n"
+SIGNATURE = bytes.fromhex("0D 0A 0D 0A 00 0D 0A 51 55 49 54 0A")
+BINARY = (
+    SIGNATURE + b"\x21\x11\x00\x0f" + bytes([203, 0, 113, 7, 198, 51, 100, 1]) + pack(">HH", 56_324, 9_092) + b"\4\0\0"
+)
+LOCAL = SIGNATURE + b"\x20\x00\x00\x00"
+
+
+@pytest.fixture(autouse=True)
+def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
+
+
+@asynccontextmanager
+async def proxy_with(**limits: int | ProxyProtocol | None) -> AsyncIterator[Server]:
+    """Run a proxy with one listener that has these limits, in front of a broker that responds."""
+    async with stub_broker(lambda frame: other_response(correlation_id(frame))) as broker:
+        listener = replace(listener_to(broker.address), **limits)  # type: ignore[arg-type]
+        async with running(ProxyConfig(listeners=(listener,))) as server:
+            yield server
+
+
+def disconnects(server: Server) -> dict[str, int]:
+    return server.listeners[0].counters.disconnects
+
+
+async def is_served(client: Client, *before: bytes) -> bool:
+    await client.send(*before)
+    return await client.ask(other_request(7)) == other_response(7)
+
+
+# -- limits on the number of connections --
+
+
+@on_uvloop
+async def test_max_connections_closes_further_clients_and_serves_the_others() -> None:
+    async with proxy_with(max_connections=2) as server, AsyncExitStack() as stack:
+        inside = [await stack.enter_async_context(client_of(server)) for _ in range(2)]
+        assert [await is_served(client) for client in inside] == [True, True]
+
+        for _ in range(3):
+            async with client_of(server) as outside:
+                assert await outside.answer() == b""
+
+        assert disconnects(server) == {"max_connections": 3}
+        assert [await is_served(client) for client in inside] == [True, True]
+
+
+@on_uvloop
+async def test_a_closed_connection_makes_room_for_the_next_client() -> None:
+    async with proxy_with(max_connections=1, max_connections_per_ip=1) as server:
+        for _ in range(3):
+            async with client_of(server) as client:
+                assert await is_served(client)
+            await eventually(lambda: not server.listeners[0].open_count.total)
+
+        assert sum(disconnects(server).values()) == 3
+        assert server.listeners[0].open_count._by_host == {}
+
+
+@on_uvloop
+async def test_one_address_does_not_take_the_places_of_others() -> None:
+    async with proxy_with(max_connections_per_ip=2) as server, AsyncExitStack() as stack:
+        inside = [await stack.enter_async_context(client_of(server)) for _ in range(2)]
+        assert [await is_served(client) for client in inside] == [True, True]
+
+        async with client_of(server) as outside:
+            assert await outside.answer() == b""
+        bind_to = server.config.listeners[0].bind
+        reader, writer = await asyncio.open_connection(bind_to.host, bind_to.port, local_addr=("127.0.0.2", 0))
+        assert await is_served(Client(reader, writer))
+        writer.transport.abort()
+
+        assert disconnects(server)["max_connections_per_ip"] == 1
+
+
+@on_uvloop
+async def test_a_limit_of_a_reload_holds_from_the_next_connection() -> None:
+    async with proxy_with() as server, client_of(server) as first:
+        assert await is_served(first)
+        listener = replace(server.config.listeners[0], max_connections=1)
+
+        server.apply(replace(server.config, listeners=(listener,)))
+
+        async with client_of(server) as second:
+            assert await second.answer() == b""
+        assert await is_served(first)
+
+
+@on_uvloop
+async def test_accepting_resumes_after_file_descriptors_ran_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(acceptor_module, "_PAUSE_S", 0.01)
+    accept, failures = socket.socket.accept, [errno.EMFILE, errno.EMFILE, errno.ECONNABORTED]
+
+    def failing(self: socket.socket) -> tuple[socket.socket, object]:
+        if failures:
+            raise OSError(failures.pop(0), "no")
+        return accept(self)
+
+    async with proxy_with() as server:
+        monkeypatch.setattr(socket.socket, "accept", failing)
+        async with client_of(server) as client:
+            assert await is_served(client)
+
+    assert failures == []
+    assert [record.message for record in caplog.records if record.levelno == logging.ERROR] == [
+        "listener clients accepts no connections for now: [Errno 24] no"
+    ]
+
+
+# -- PROXY protocol headers --
+
+
+@pytest.mark.parametrize("header", [LINE, BINARY])
+@pytest.mark.parametrize("in_pieces", [False, True])
+@on_uvloop
+async def test_behind_a_header_the_connection_is_the_clients(header: bytes, in_pieces: bool) -> None:
+    async with proxy_with(proxy_protocol=ANYBODY, max_connections_per_ip=1) as server, client_of(server) as client:
+        if in_pieces:
+            for at in range(len(header)):
+                client.writer.write(header[at : at + 1])
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+        assert await is_served(client, *([] if in_pieces else [header]))
+
+        (connection,) = server.listeners[0].connections
+        assert connection.peer == "203.0.113.7:56324"
+        assert server.listeners[0].open_count._by_host == {"203.0.113.7": 1}
+        async with client_of(server) as other:
+            assert not await is_served(other, header)
+        assert disconnects(server) == {"max_connections_per_ip": 1}
+
+
+@on_uvloop
+async def test_a_header_and_the_first_request_may_come_in_one_piece() -> None:
+    async with proxy_with(proxy_protocol=ANYBODY) as server, client_of(server) as client:
+        assert await client.ask(BINARY + other_request(7)) == other_response(7)
+
+
+@on_uvloop
+async def test_the_balancers_own_connections_are_its_own() -> None:
+    async with proxy_with(proxy_protocol=ANYBODY) as server, client_of(server) as client:
+        assert await is_served(client, LOCAL)
+
+        (connection,) = server.listeners[0].connections
+        assert connection.peer.startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    "data", [other_request(1), SIGNATURE + b"\x20\x00\xff\xff", b"PROXY TCP4 1 2 3 4\r\n", b"x" * 10_000]
+)
+@on_uvloop
+async def test_a_client_without_the_required_proxy_header_is_closed(data: bytes) -> None:
+    async with proxy_with(proxy_protocol=ANYBODY) as server:
+        async with client_of(server) as client:
+            assert await client.ask(data) == b""
+
+        assert server.listeners[0].counters.protocol_errors == {"proxy_header": 1}
+        assert disconnects(server) == {"protocol_error": 1}
+        assert server.listeners[0].open_count.total == 0
+
+
+@pytest.mark.parametrize("header", [LINE, BINARY])
+@on_uvloop
+async def test_an_unexpected_proxy_header_is_refused(header: bytes) -> None:
+    async with proxy_with() as server:
+        async with client_of(server) as client:
+            assert await client.ask(header + other_request()) == b""
+
+        assert server.listeners[0].counters.protocol_errors == {"unexpected_proxy_protocol": 1}
+
+
+@on_uvloop
+async def test_a_proxy_header_from_an_untrusted_source_is_refused() -> None:
+    trusted = ProxyProtocol(sources=(ip_network("10.0.0.0/8"), ip_network("127.0.0.0/31")))
+    async with proxy_with(proxy_protocol=trusted) as server:
+        bind_to = server.config.listeners[0].bind
+        for host, expected in (("127.0.0.1", True), ("127.0.0.2", False)):
+            reader, writer = await asyncio.open_connection(bind_to.host, bind_to.port, local_addr=(host, 0))
+            try:
+                assert await Client(reader, writer).ask(LINE + other_request(7)) == (
+                    other_response(7) if expected else b""
+                )
+            finally:
+                writer.transport.abort()
+
+        await eventually(lambda: disconnects(server).get("proxy_source") == 1)
+
+
+@on_uvloop
+async def test_an_unfinished_proxy_header_times_out() -> None:
+    async with proxy_with(proxy_protocol=ANYBODY, login_timeout_ms=50) as server:
+        async with client_of(server) as client:
+            await client.send(LINE[:-1])
+            assert await client.answer() == b""
+
+        assert disconnects(server) == {"login_timeout": 1}
+
+
+@on_uvloop
+async def test_a_client_that_leaves_before_its_proxy_header_leaves_nothing_behind() -> None:
+    async with proxy_with(proxy_protocol=ANYBODY) as server:
+        async with client_of(server) as client:
+            await client.send(LINE[:5])
+            await eventually(lambda: server.listeners[0].open_count.total == 1)
+            client.writer.close()
+            await eventually(lambda: disconnects(server) == {"client_closed": 1})
+        async with client_of(server) as client:
+            await client.send(LINE[:5])
+            await eventually(lambda: server.listeners[0].open_count.total == 1)
+            client.reset()
+            await eventually(lambda: disconnects(server).get("client_lost") == 1)
+
+        assert server.listeners[0].open_count.total == 0
+
+
+@on_uvloop
+async def test_a_pending_proxy_header_does_not_delay_a_stop() -> None:
+    async with proxy_with(proxy_protocol=ANYBODY) as server, client_of(server) as client:
+        await client.send(LINE[:5])
+        await eventually(lambda: server.listeners[0].open_count.total == 1)
+        server.stop()
+
+        assert await client.answer() == b""
+
+
+# -- quotas on the creation of connections --
+
+# The rate is measured over the current window and one window of a second before it.
+QUICK = KafkaSettings(quota_window_num=2)
+
+
+@asynccontextmanager
+async def proxy_under(
+    ips: dict[str | Default, float] | None = None,
+    *,
+    broker: int = 2**31 - 1,
+    listeners: int = 1,
+    enforcement: Enforcement = Enforcement.RESPOND,
+    **limits: int | ProxyProtocol | None,
+) -> AsyncIterator[Server]:
+    """Run a proxy with quotas on new connections: of addresses, of the broker, and of each listener (``limits``)."""
+    async with stub_broker(lambda frame: other_response(correlation_id(frame))) as stub:
+        config = ProxyConfig(
+            listeners=tuple(
+                replace(listener_to(stub.address, name=f"listener-{n}"), **limits)  # type: ignore[arg-type]
+                for n in range(listeners)
+            ),
+            kafka=replace(QUICK, max_connection_creation_rate=broker),
+            ip_quotas=tuple(IpRule(ip=ip, connection_creation_rate=limit) for ip, limit in (ips or {}).items()),
+            enforcement=enforcement,
+        )
+        async with running(config) as server:
+            yield server
+
+
+async def served_after_s(server: Server, *, port: int = 0, before: bytes = b"") -> float | None:
+    """Connect and send a request. Return the time until its response, or None if the proxy closes the connection."""
+    started_s = monotonic()
+    async with client_of(server, port=port) as client:
+        return monotonic() - started_s if await client.ask(before + other_request(7)) else None
+
+
+@on_uvloop
+async def test_above_the_rate_of_a_listener_the_rest_waits_and_all_are_served(caplog: pytest.LogCaptureFixture) -> None:
+    async with proxy_under(max_connection_creation_rate=5) as server:
+        times_s = sorted([time_s or 0 for time_s in await asyncio.gather(*(served_after_s(server) for _ in range(9)))])
+
+        assert all(0 < time_s < 0.5 for time_s in times_s[:5])
+        # Each connection over the limit waits 1,000 / 5 ms longer than the one before. A busy machine adds to that.
+        assert all(0 < time_s - 0.19 * turn < 0.5 for turn, time_s in enumerate(times_s[5:], 1))
+        (quota,) = server.brokers.quotas_by_name[0][1].arrivals.listeners
+        assert (quota.paused, quota.refused) == (4, 0)
+        assert len([record for record in caplog.records if "accepts no connections for" in record.message])
+
+
+@on_uvloop
+async def test_the_listeners_of_a_broker_share_its_rate() -> None:
+    async with proxy_under(broker=4, listeners=2) as server:
+        first = [await served_after_s(server, port=turn % 2) or 0 for turn in range(4)]
+        after = [await served_after_s(server, port=turn % 2) or 0 for turn in range(2)]
+
+    assert all(0 < time_s < 0.15 for time_s in first)
+    assert all(time_s > 0.15 for time_s in after)
+
+
+@on_uvloop
+async def test_an_address_over_its_connection_rate_is_refused_late_and_others_are_served() -> None:
+    async with proxy_under({"127.0.0.1": 5.0}, max_connection_creation_rate=50) as server:
+        assert None not in [await served_after_s(server) for _ in range(5)]
+        started_s = monotonic()
+        async with client_of(server) as refused:
+            await refused.send(other_request(7))
+            await eventually(lambda: len(server.listeners[0].refused_sockets))
+            bind_to = server.config.listeners[0].bind
+            reader, writer = await asyncio.open_connection(bind_to.host, bind_to.port, local_addr=("127.0.0.2", 0))
+            assert await is_served(Client(reader, writer))
+            writer.transport.abort()
+            assert await refused.answer() == b""
+        kept_s = monotonic() - started_s
+
+        assert 0.1 < kept_s < 0.3
+        assert disconnects(server)["connection_creation_rate"] == 1
+        assert (len(server.listeners[0].refused_sockets), server.listeners[0].open_count.total) == (0, 0)
+        assert server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0").rate.total == 6
+
+
+@on_uvloop
+async def test_20_connections_a_second_against_a_limit_of_5() -> None:
+    """Source: Kafka's testIpConnectionRateWhenActualRateAboveLimit, here with real sockets."""
+    served: list[asyncio.Task[float | None]] = []
+    async with proxy_under({DEFAULT: 5.0}) as server:
+        for _ in range(60):
+            served.append(asyncio.ensure_future(served_after_s(server)))
+            await asyncio.sleep(0.05)
+        times_s = [time_s for time_s in await asyncio.gather(*served) if time_s is not None]
+
+    # The test takes three seconds. In addition, Kafka assumes a full window of one second before them.
+    assert len(times_s) / 3 == pytest.approx(5, abs=1.7)
+    assert max(times_s) < 0.15
+    assert disconnects(server)["connection_creation_rate"] == 60 - len(times_s)
+
+
+@on_uvloop
+async def test_the_connection_rate_counts_the_address_in_the_proxy_header() -> None:
+    async with proxy_under({"203.0.113.7": 1.0}, proxy_protocol=ANYBODY) as server:
+        assert await served_after_s(server, before=LINE)
+        started_s = monotonic()
+        assert await served_after_s(server, before=BINARY) is None
+        assert 0.8 < monotonic() - started_s < 1.5
+        assert await served_after_s(server, before=LOCAL)
+
+        assert disconnects(server)["connection_creation_rate"] == 1
+        await eventually(lambda: not server.listeners[0].open_count.total)
+        assert server.brokers.quotas_by_name[0][1].arrivals.rate.total == 2
+
+
+@on_uvloop
+async def test_a_flood_of_the_refused_does_not_take_all_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refused_sockets_module, "MAX_KEPT", 3)
+    async with proxy_under({DEFAULT: 0.0}) as server, AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(client_of(server)) for _ in range(10)]
+        await eventually(lambda: server.listeners[0].refused_sockets.hurried == 7)
+
+        assert len(server.listeners[0].refused_sockets) == 3
+        for client in clients:
+            assert await client.answer() == b""
+
+
+@on_uvloop
+async def test_a_connection_refused_after_the_longest_pause_no_longer_counts() -> None:
+    async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=0) as server:
+        assert await served_after_s(server) is None
+
+        quota = server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0")
+        assert (quota.paused, quota.pause_time_ms, quota.refused, quota.rate.total) == (1, 1_000, 1, 0)
+
+
+@on_uvloop
+async def test_a_reload_changes_the_rates_for_the_next_connection() -> None:
+    async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=0) as server:
+        assert await served_after_s(server) is None
+        listener = replace(server.config.listeners[0], max_connection_creation_rate=None)
+
+        server.apply(replace(server.config, ip_quotas=(), listeners=(listener,)))
+
+        times_s = [await served_after_s(server) or 9 for _ in range(5)]
+        assert max(times_s) < 0.15
+
+
+@on_uvloop
+async def test_an_observed_connection_rate_delays_no_client() -> None:
+    async with proxy_under({DEFAULT: 0.0}, broker=0, enforcement=Enforcement.OBSERVE) as server:
+        assert [bool(await served_after_s(server)) for _ in range(3)] == [True] * 3
+        assert server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0").observed == 6
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+@on_uvloop
+async def test_a_stop_does_not_wait_for_refused_sockets(is_held: bool) -> None:
+    limit = 0 if is_held else None
+    async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=limit) as server, client_of(server) as client:
+        quota = server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0")
+        await eventually(lambda: quota.paused + quota.refused)
+        started_s = monotonic()
+        server.stop()
+
+        assert await client.answer() == b""
+        assert monotonic() - started_s < 0.5
+
+
+# -- the addresses of a listener --
+
+
+def test_host_name_is_bound_at_every_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.2", 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.2", 0)),
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: both)
+
+    bound = bind(Address(host="localhost", port=0))
+
+    assert [one.getsockname()[0] for one in bound] == ["127.0.0.1", "127.0.0.2"]
+    for one in bound:
+        one.close()
+
+
+def test_an_address_in_use_is_an_error_that_names_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(
+            OSError,
+            match=f"cannot listen on 127.0.0.1:{port}: Address already in use; stop the process that listens there, or",
+        ):
+            bind(Address(host="127.0.0.1", port=port))
+
+
+@on_uvloop
+async def test_clients_connections_are_without_delay() -> None:
+    """Nagle's algorithm would hold back a small response until the client acknowledges the previous one."""
+    async with proxy_with() as server, client_of(server) as client:
+        assert await is_served(client)
+        (connection,) = server.listeners[0].connections
+        transport = connection.transports.client
+        assert transport is not None
+        assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

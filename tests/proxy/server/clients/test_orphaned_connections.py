@@ -1,0 +1,200 @@
+"""Tests fetches of clients that left before the response, which is still charged."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.server.brokers import dialer as dialer_module
+from kafka_quota_proxy.proxy.server.clients import orphaned_connections as orphans_module
+from kafka_quota_proxy.proxy.server.clients.orphaned_connections import ANSWERED, CUT_SHORT, LOST
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.proxy.server.clients.test_connection import config_to
+from tests.support.frames import fetch_request, fetch_response, produce_request, produce_response
+from tests.support.stub_broker import (
+    Client,
+    StubBroker,
+    StubConnection,
+    client_of,
+    eventually,
+    listener_to,
+    on_uvloop,
+    running,
+    stub_broker,
+    upstream_of,
+)
+
+pytestmark = pytest.mark.usefixtures("relay")
+
+LIMITED = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, consumer_byte_rate=1_000.0)
+MIB = 1024 * 1024
+
+
+@pytest.fixture(autouse=True)
+def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
+
+
+def bucket_of(server: Server, broker: StubBroker) -> Bucket:
+    (bucket,) = (one for one in upstream_of(server, broker.address).quotas.fetch if one.is_limited)
+    return bucket
+
+
+def counts(server: Server) -> dict[str, int]:
+    return {result: count for result, count in server.listeners[0].orphans.counts.items() if count}
+
+
+async def abandoned(server: Server, broker: StubBroker, client: Client, *requests: bytes) -> StubConnection:
+    """Let a client send requests and reset its connection. Return the connection of the broker."""
+    await client.send(*requests)
+    await eventually(lambda: broker.in_use and len(broker.in_use[-1].requests) == len(requests))
+    client.reset()
+    await eventually(lambda: not server.listeners[0].connections)
+    return broker.in_use[-1]
+
+
+@on_uvloop
+async def test_a_fetch_is_charged_its_answer_although_its_client_is_gone() -> None:
+    response = fetch_response(size_bytes=50_000)
+    async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
+        connection = await abandoned(server, broker, client, fetch_request())
+        bucket, port = bucket_of(server, broker), server.listeners[0]
+
+        assert (port.open_count.total, port.broker_count) == (0, 0)
+        assert bucket.in_flight > 0, "what it may bring is reserved still"
+        assert not connection.is_lost
+        connection.transport.write(response[:5])
+        await asyncio.sleep(0.01)
+        assert bucket.amount == 0
+        connection.transport.write(response[5:8])
+
+        await eventually(lambda: connection.is_lost)
+        assert (bucket.amount, bucket.requests, bucket.in_flight, bucket.holders) == (50_000, 1, 0, 0)
+        assert bucket.silent_until_ms > 0, "others of its bucket wait for that"
+        assert counts(server) == {ANSWERED: 1}
+
+
+@on_uvloop
+async def test_responses_before_an_orphaned_fetch_are_skipped() -> None:
+    first, second = fetch_response(1, size_bytes=3 * MIB), fetch_response(3, size_bytes=9_000)
+    free = QuotaRule(client_id="free", consumer_byte_rate=1e9)
+    async with stub_broker() as broker, running(config_to(broker, free)) as server, client_of(server) as client:
+        await client.send(fetch_request(1, client_id="free"))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        connection = broker.in_use[0]
+        connection.transport.write(first[:1_000])
+        await eventually(lambda: bucket_of(server, broker).amount)
+        await client.send(produce_request(2, client_id="free"), fetch_request(3, client_id="free"))
+        await eventually(lambda: len(connection.requests) == 3)
+        client.reset()
+        await eventually(lambda: not server.listeners[0].connections)
+
+        connection.transport.write(first[1_000:])
+        connection.transport.write(produce_response(2) + second[:20])
+
+        await eventually(lambda: connection.is_lost)
+        assert bucket_of(server, broker).amount == 3 * MIB + 9_000
+
+
+@on_uvloop
+async def test_a_fetch_without_a_quota_leaves_no_orphan() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        connection = await abandoned(server, broker, client, fetch_request())
+
+        await eventually(lambda: connection.is_lost)
+        assert counts(server) == {}
+
+
+@on_uvloop
+async def test_a_partly_forwarded_request_leaves_no_orphan() -> None:
+    async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
+        await client.send(fetch_request(version=17)[:-1])
+        await eventually(lambda: broker.in_use)
+        client.reset()
+
+        await eventually(lambda: broker.in_use[0].is_lost)
+        assert (bucket_of(server, broker).in_flight, counts(server)) == (0, {})
+
+
+@on_uvloop
+async def test_a_broker_that_leaves_or_answers_nonsense_ends_the_wait() -> None:
+    async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server:
+        for answer in (b"", fetch_response(77), b"\0\0\0\1" + bytes(4)):
+            async with client_of(server) as client:
+                connection = await abandoned(server, broker, client, fetch_request())
+                connection.transport.write(answer)
+                if not answer:
+                    connection.transport.close()
+            await eventually(lambda: all(one.is_lost for one in broker.in_use))
+
+        bucket = bucket_of(server, broker)
+        assert (bucket.amount, bucket.in_flight, bucket.holders) == (0, 0, 0)
+        assert counts(server) == {LOST: 3}
+
+
+@on_uvloop
+async def test_an_orphan_that_lasts_too_long_is_charged_by_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orphans_module, "LONGEST_S", 0.05)
+    async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
+        connection = await abandoned(server, broker, client, fetch_request())
+        expected_bytes = bucket_of(server, broker).in_flight
+
+        await eventually(lambda: connection.is_lost)
+
+        bucket = bucket_of(server, broker)
+        assert expected_bytes > 0
+        assert (bucket.amount, bucket.in_flight, bucket.holders) == (expected_bytes, 0, 0)
+        assert counts(server) == {CUT_SHORT: 1}
+
+
+@on_uvloop
+async def test_oldest_of_too_many_orphans_is_closed_and_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orphans_module, "MAX_KEPT", 1)
+    wide = QuotaRule(client_id="etl", consumer_byte_rate=1e9)
+    async with stub_broker() as broker, running(config_to(broker, wide)) as server:
+        connections = []
+        for _ in range(2):
+            async with client_of(server) as client:
+                connections.append(await abandoned(server, broker, client, fetch_request()))
+        await eventually(lambda: connections[0].is_lost)
+
+        assert len(server.listeners[0].orphans) == 1
+        assert not connections[1].is_lost
+        assert counts(server) == {CUT_SHORT: 1}
+        assert bucket_of(server, broker).requests == 1
+
+
+@on_uvloop
+async def test_bucket_of_an_orphaned_fetch_is_kept_until_charged() -> None:
+    """The table has room for one client-id, and another client-id sends a request meanwhile."""
+    async with stub_broker() as broker:
+        listener = listener_to(broker.address)
+        rule = QuotaRule(client_id=DEFAULT, consumer_byte_rate=1e9)
+        config = ProxyConfig(listeners=(listener,), quotas=(rule,), max_buckets=1, enforcement=Enforcement.OBSERVE)
+        async with running(config) as server:
+            async with client_of(server) as client:
+                connection = await abandoned(server, broker, client, fetch_request())
+            (bucket,) = upstream_of(server, broker.address).quotas.fetch
+            async with client_of(server) as client:
+                await client.send(fetch_request(client_id="other"))
+                await eventually(lambda: len(broker.in_use) == 2 and broker.in_use[1].requests)
+
+            connection.transport.write(fetch_response(size_bytes=5_000))
+            await eventually(lambda: connection.is_lost)
+
+            assert bucket in list(upstream_of(server, broker.address).quotas.fetch), "it made no room for another"
+            assert (bucket.tags.client_id, bucket.amount, bucket.holders) == ("etl", 5_000, 0)
+
+
+@on_uvloop
+async def test_stop_waits_for_no_orphaned_connection() -> None:
+    async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
+        connection = await abandoned(server, broker, client, fetch_request())
+
+        server.stop()
+
+        await eventually(lambda: connection.is_lost, timeout_s=2)
+        assert counts(server) == {LOST: 1}

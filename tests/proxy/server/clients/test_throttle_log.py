@@ -1,0 +1,414 @@
+"""Tests when the log reports that clients begin to be throttled and no longer are, and what it says of them."""
+
+import json
+import logging
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from kafka_quota_proxy.config.model import DEFAULT, KafkaSettings, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.config.units import parse_rate
+from kafka_quota_proxy.proxy.cli.logging_setup import JsonFormatter
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
+from kafka_quota_proxy.proxy.server.clients.throttle_log import ThrottleLog
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
+from kafka_quota_proxy.proxy.session.counters import Counters
+
+RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, source="proxy.yaml:7")
+HOST = "10.0.0.5"
+SECOND_MS = 1_000
+MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+
+pytestmark = pytest.mark.usefixtures("_all_levels")
+
+
+@pytest.fixture
+def _all_levels(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+class World:
+    """Throttled clients of one listener, and the log that is written each second."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture, *, kafka: KafkaSettings | None = None) -> None:
+        self.now_ms = 0
+        self.lines_of_minute: Counter[int] = Counter()
+        self.caplog = caplog
+        self._kafka = kafka
+        self._counters = Counters()
+        self._log = ThrottleLog()
+        self._manager = self.broker(RULE)
+
+    def broker(
+        self, *rules: QuotaRule, kind: QuotaKind = QuotaKind.PRODUCE, shaping: Shaping = Shaping.SAMPLED
+    ) -> ClientQuotaManager:
+        return ClientQuotaManager(kind, rules, kafka=self._kafka, shaping=shaping)
+
+    def charge(self, amount: int, *, client_id: str = "etl", manager: ClientQuotaManager | None = None) -> int:
+        """Charge the client, and return for how long it has to wait."""
+        return self._bucket(client_id, manager).charge(amount, now_ms=self.now_ms)
+
+    def throttle(
+        self,
+        wait_ms: int = 1_000,
+        *,
+        client_id: str = "etl",
+        host: str = HOST,
+        manager: ClientQuotaManager | None = None,
+        is_observed: bool = False,
+        waits_for: BlockedBy = BlockedBy.THROTTLE_TIME,
+    ) -> None:
+        """Throttle the client as a session does."""
+        bucket = self._bucket(client_id, manager)
+        waits = (0, None) if is_observed else (wait_ms, waits_for)
+        self._counters.throttled(bucket, host, *waits, now_ms=self.now_ms)
+        if is_observed:
+            bucket.observe(wait_ms, took_ms=0, now_ms=self.now_ms)
+        else:
+            bucket.throttled(wait_ms, now_ms=self.now_ms)
+
+    def _bucket(self, client_id: str, manager: ClientQuotaManager | None) -> Bucket:
+        used = self._manager if manager is None else manager
+        return used.bucket(user="ANONYMOUS", client_id=client_id, now_ms=self.now_ms)
+
+    def sweep(self) -> None:
+        """Write the log at the end of the current second."""
+        newly_throttled, self._counters.newly_throttled = self._counters.newly_throttled, {}
+        before = len(self.caplog.records)
+        self._log.write([newly_throttled], now_ms=self.now_ms)
+        self.lines_of_minute[self.now_ms // MINUTE_MS] += len(self.caplog.records) - before
+
+    def wait(self, time_ms: int) -> None:
+        """Let time pass, with a sweep each second."""
+        for _ in range(time_ms // SECOND_MS):
+            self.sweep()
+            self.now_ms += SECOND_MS
+        self.sweep()
+
+    def events(self) -> list[tuple[str, str]]:
+        """Return the log level and the event of each line."""
+        return [(record.levelname, vars(record)["event"]) for record in self.caplog.records]
+
+    def fields(self) -> dict[str, Any]:
+        """Return the last line in its JSON form, without the fields that each line has."""
+        line: dict[str, Any] = json.loads(JsonFormatter().format(self.caplog.records[-1]))
+        return {key: line[key] for key in line if key not in ("time", "logger", "level", "message")}
+
+    def message(self) -> str:
+        return self.caplog.messages[-1]
+
+
+@pytest.fixture
+def world(caplog: pytest.LogCaptureFixture) -> World:
+    return World(caplog)
+
+
+BEGAN = "throttle_began"
+CONTINUES = "throttle_continues"
+ENDED = "throttle_ended"
+
+
+@pytest.mark.parametrize(
+    ("written", "limit", "rate"),
+    [
+        ("0.5kB", "500 bytes (0.5 kB)", "6300 bytes (6.3 kB)"),
+        ("0.5KiB", "512 bytes (0.5 KiB)", "6300 bytes (6.152 KiB)"),
+    ],
+)
+def test_the_unit_is_the_one_in_which_the_limit_was_written(world: World, written: str, limit: str, rate: str) -> None:
+    manager = world.broker(QuotaRule(client_id=DEFAULT, producer_byte_rate=parse_rate(written)))
+    world.charge(63_000, manager=manager)
+    world.throttle(2_600, manager=manager)
+    world.sweep()
+
+    assert f"producer_byte_rate: {rate} per second in the last 11 s, limit {limit} per second" in world.message()
+
+
+def test_beginning_names_the_client_address_rate_limit_and_rule(world: World) -> None:
+    world.charge(63_000)
+    world.throttle(2_600)
+    world.sweep()
+
+    # 63,000 B in a window of 10 s
+    assert world.message() == (
+        "throttled: client-id='etl' from 10.0.0.5; waits for throttle_time; producer_byte_rate: 6300 bytes (6.3 kB) "
+        "per second in the last 11 s, limit 500 bytes per second; rule client-id <default> (proxy.yaml:7), level 8 of "
+        "8: default client-id"
+    )
+    assert world.fields() == {
+        "event": BEGAN,
+        "kind": "produce",
+        "user": "",
+        "client_id": "etl",
+        "addresses": [HOST],
+        "waits_for": "throttle_time",
+        "rate": 6_300.0,
+        "limit": 500.0,
+        "rule": {"user": None, "client-id": "<default>", "source": "proxy.yaml:7"},
+        "rule_level": 8,
+        "enforced": True,
+    }
+
+
+def test_line_of_a_paced_quota_explains_the_wait_although_the_rate_is_below_the_limit(world: World) -> None:
+    paced = world.broker(RULE, shaping=Shaping.PACED)
+    wait_ms = world.charge(1_800, manager=paced)  # 500 B are there, and 1,300 B are 2.6 s of the limit
+    world.throttle(wait_ms, manager=paced)
+    world.sweep()
+
+    assert (
+        "; producer_byte_rate: used more than was left of its limit 500 bytes per second, and waits 2.6 s; 180 bytes "
+        "per second in the last 11 s; rule client-id <default> "
+    ) in world.message()
+    assert (world.fields()["rate"], world.fields()["limit"]) == (180.0, 500.0)
+
+    world.wait(4_000)
+    for _ in range(61):
+        world.throttle(5_000, manager=paced)
+        world.wait(5_000)
+    assert world.events()[-1] == ("INFO", CONTINUES)
+    assert (
+        "; producer_byte_rate: used more than was left of its limit 500 bytes per second; 0 bytes per second in the "
+    ) in world.message()
+    world.wait(HOUR_MS // 2)
+    assert "; producer_byte_rate: 0 bytes per second in the last 11 s, limit 500 bytes per second; " in world.message()
+
+
+def test_line_of_an_observed_paced_quota_says_how_long_the_wait_would_be(world: World) -> None:
+    paced = world.broker(RULE, shaping=Shaping.PACED)
+    world.throttle(world.charge(1_800, manager=paced), manager=paced, is_observed=True)
+    world.sweep()
+
+    assert "used more than was left of its limit 500 bytes per second, and would wait 2.6 s; 180 " in world.message()
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [({"waits_for": BlockedBy.DELAYED_ANSWER}, "delayed_answer"), ({"is_observed": True}, None)],
+)
+def test_line_says_what_the_client_waits_for_until_it_no_longer_waits(
+    world: World, how: dict[str, Any], expected: str | None
+) -> None:
+    world.charge(63_000)
+    world.throttle(1_000, **how)
+    world.sweep()
+
+    assert world.fields()["waits_for"] == expected
+    assert ("waits for delayed_answer; " in world.message()) is (expected is not None)
+    world.wait(40_000)
+    assert (world.events()[-1][1], world.fields()["waits_for"]) == (ENDED, None)
+    assert "waits for" not in world.message()
+
+
+def test_end_tells_how_long_and_how_often_the_client_was_throttled(world: World) -> None:
+    world.charge(63_000)
+    world.throttle(2_000)
+    world.wait(10_000)
+    world.charge(1_400)
+    world.throttle(3_000)
+    world.throttle(4_000)
+    world.wait(33_000)
+    assert world.events() == [("WARNING", BEGAN)]
+    world.wait(1_000)
+
+    assert world.events() == [("WARNING", BEGAN), ("INFO", ENDED)]
+    assert world.message().startswith(
+        "no longer throttled: client-id='etl' from 10.0.0.5; throttled for 6.0 s of 14.0 s, 3 requests; "
+        "mean 100 bytes per second; producer_byte_rate: 0 bytes per second in the last 11 s, limit 500 bytes per "
+    )
+    fields = world.fields()
+    numbers = ("rate", "mean_rate", "throttled_requests", "throttle_time_ms", "duration_ms")
+    assert [fields[name] for name in numbers] == [0.0, 100.0, 3, 6_000, 14_000]
+
+
+def test_bursts_and_waits_of_a_sampled_quota_are_one_period(world: World) -> None:
+    waits = 0
+    while world.now_ms < 240_000:
+        wait_ms = world.charge(1_000)
+        if wait_ms > 0:
+            world.throttle(wait_ms)
+            waits += 1
+        world.wait(max(wait_ms // SECOND_MS, 1) * SECOND_MS)
+    world.wait(60_000)
+
+    assert waits > 20
+    assert [event for _, event in world.events()] == [BEGAN, ENDED]
+
+
+def test_pause_shorter_than_long_windows_does_not_end_a_period(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(caplog, kafka=KafkaSettings(quota_window_num=10, quota_window_size_seconds=10))
+    world.throttle(0)
+    world.wait(99_000)
+    assert [event for _, event in world.events()] == [BEGAN]
+
+    world.wait(1_000)
+
+    assert [event for _, event in world.events()] == [BEGAN, ENDED]
+
+
+def test_long_period_is_logged_again_every_five_minutes(world: World) -> None:
+    for _ in range(11):
+        world.throttle(10_000)
+        world.wait(MINUTE_MS // 2)
+        world.throttle(2_000)
+        world.wait(MINUTE_MS // 2)
+
+    assert world.events() == [("WARNING", BEGAN), ("INFO", CONTINUES), ("INFO", CONTINUES)]
+    assert world.message().startswith(
+        "still throttled: client-id='etl' from 10.0.0.5; waits for throttle_time; throttled for "
+    )
+
+
+def test_only_the_first_period_within_an_hour_begins_with_a_warning(world: World) -> None:
+    world.throttle(1_000)
+    world.wait(HOUR_MS // 2)
+    world.throttle(1_000)
+    world.wait(HOUR_MS + MINUTE_MS)
+    world.throttle(1_000)
+    world.sweep()
+
+    assert [level for level, event in world.events() if event == BEGAN] == ["WARNING", "INFO", "WARNING"]
+
+
+def test_many_addresses_are_counted_up_to_a_bound(world: World) -> None:
+    for number in range(4):
+        world.throttle(client_id="few", host=f"10.0.0.{number}")
+    for number in range(20):
+        world.throttle(client_id="many", host=f"10.0.0.{number % 10}")
+    world.sweep()
+    for number in range(10, 100):
+        world.throttle(client_id="many", host=f"10.0.0.{number}")
+    world.wait(40_000)
+
+    few, many = world.caplog.messages[-2:]
+    assert few.startswith("no longer throttled: client-id='few' from 10.0.0.0 and 3 more; ")
+    assert many.startswith("no longer throttled: client-id='many' from 10.0.0.0 and at least 15 more; ")
+    assert len(world.fields()["addresses"]) == 16
+
+
+def test_client_at_several_brokers_has_one_period_with_the_longest_wait(world: World) -> None:
+    one, other = world.broker(RULE), world.broker(RULE)
+    world.charge(10_000, manager=one)
+    world.charge(90_000, manager=other)
+    world.throttle(5_000, manager=one)
+    world.throttle(2_000, manager=other)
+    world.sweep()
+    assert world.fields()["rate"] == 9_000.0
+    world.wait(40_000)
+
+    assert [event for _, event in world.events()] == [BEGAN, ENDED]
+    assert (world.fields()["throttled_requests"], world.fields()["throttle_time_ms"]) == (2, 5_000)
+
+
+def test_each_kind_of_quota_has_its_own_period_and_unit(world: World) -> None:
+    rule = QuotaRule(client_id="etl", request_percentage=1.0, source="proxy.yaml:9")
+    requests = world.broker(rule, kind=QuotaKind.REQUEST)
+    world.charge(1_000_000_000, manager=requests)
+    world.throttle()
+    world.throttle(manager=requests)
+    world.sweep()
+
+    assert [event for _, event in world.events()] == [BEGAN, BEGAN]
+    assert (world.fields()["kind"], world.fields()["rate"]) == ("request", 10.0)
+    assert (
+        "request_percentage: 10 % of a thread's time in the last 11 s, limit 1 % of a thread's time; "
+        in world.message()
+    )
+
+
+def test_mean_rate_is_in_the_unit_of_the_limit_and_left_out_of_a_short_period(world: World) -> None:
+    requests = world.broker(QuotaRule(client_id="etl", request_percentage=1.0), kind=QuotaKind.REQUEST)
+    world.throttle(10_999)
+    world.throttle(manager=requests)
+    world.wait(10_000)
+    world.charge(220_000_000, manager=requests)
+    world.throttle(1_000, manager=requests)
+    world.wait(32_000)
+
+    produced, requested = (vars(record) for record in world.caplog.records[-2:])
+    assert (produced["kind"], produced["duration_ms"], produced["mean_rate"]) == ("produce", 10_999, None)
+    assert (requested["kind"], requested["duration_ms"], requested["mean_rate"]) == ("request", 11_000, 2.0)
+
+
+def test_limit_that_is_only_observed_is_marked(world: World) -> None:
+    world.charge(6_300)
+    world.throttle(2_600, is_observed=True)
+    world.wait(30_000)
+
+    assert [line.partition(":")[0] for line in world.caplog.messages] == [
+        "over its quota, observed only",
+        "within its quota again, observed only",
+    ]
+    assert world.fields()["mean_rate"] is None
+    assert "; 1 requests in 0.0 s would have been throttled for 2.6 s; " in world.message()
+    assert world.fields()["enforced"] is False
+
+
+def test_hostile_names_stay_on_their_line(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(caplog)
+    name = "a\nb\x1b[2J\u202e\ud800"
+    world.throttle(
+        client_id=name, manager=world.broker(QuotaRule(client_id=name, producer_byte_rate=1.0, source="f:1"))
+    )
+    world.sweep()
+
+    assert world.message().isprintable()
+    assert world.fields()["client_id"] == name
+
+
+def test_rule_that_was_removed_in_the_same_second_is_not_logged(world: World) -> None:
+    manager = world.broker(QuotaRule(user="ANONYMOUS", client_id="etl", producer_byte_rate=500.0, source="f:1"))
+    world.throttle(manager=manager)
+    manager.table.update([])
+    manager.rules_changed(None)
+    manager.bucket(user="ANONYMOUS", client_id="etl", now_ms=world.now_ms)
+    world.sweep()
+
+    assert world.events() == []
+
+
+def test_flood_of_names_fills_neither_the_log_nor_the_memory(world: World) -> None:
+    for _ in range(59):
+        for number in range(1_500):
+            world.throttle(1_000, client_id=str(number))
+        world.wait(SECOND_MS)
+    assert Counter(event for _, event in world.events()) == {BEGAN: 60}
+    assert len(world._log._periods) == 1_000
+
+    world.wait(3 * MINUTE_MS)
+
+    assert Counter(event for _, event in world.events()) == {BEGAN: 60, "throttles_not_logged": 1, ENDED: 60}
+    assert len(world._log._periods) == 0
+    (summary,) = (record for record in world.caplog.records if vars(record)["event"] == "throttles_not_logged")
+    assert vars(summary)["clients"] == 1_440
+    assert summary.getMessage().startswith("throttled: 1440 or more other clients at a time; not named, ")
+
+
+def test_ends_are_spread_over_minutes(world: World) -> None:
+    for minute in range(3):
+        for number in range(60):
+            world.throttle(200_000 - minute * MINUTE_MS, client_id=f"{minute} {number}")
+        world.wait(MINUTE_MS)
+    world.wait(4 * MINUTE_MS)
+
+    assert Counter(event for _, event in world.events()) == {BEGAN: 180, ENDED: 180}
+    assert max(world.lines_of_minute.values()) == 60
+
+
+def test_reminders_leave_lines_to_others(world: World) -> None:
+    for minute in range(2):
+        for number in range(60):
+            world.throttle(1_000_000, client_id=f"{minute} {number}")
+        world.wait(MINUTE_MS)
+    world.wait(5 * MINUTE_MS)
+    for minute in range(2):
+        for number in range(60):
+            world.throttle(1_000, client_id=f"{minute} {number}")
+    world.throttle(client_id="new")
+    world.sweep()
+
+    assert Counter(event for _, event in world.events()) == {BEGAN: 121, CONTINUES: 29}

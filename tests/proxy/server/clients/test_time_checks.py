@@ -1,0 +1,422 @@
+"""Tests the time limits on the login, idle time and age of a connection, over real sockets."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
+from kafka_quota_proxy.proxy.server import sweeps
+from kafka_quota_proxy.proxy.server.brokers import dialer as dialer_module
+from kafka_quota_proxy.proxy.server.clients import connection_limits
+from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.clients.transport_pair import TransportPair
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.proxy.server.clients.test_connection import (
+    LIMITED,
+    MIB,
+    OVER_BYTES,
+    answers,
+    config_to,
+    disconnects,
+    ended,
+    only_connection,
+)
+from tests.support.frames import (
+    fetch_request,
+    fetch_response,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
+from tests.support.logins import (
+    authenticate_request,
+    authenticate_response,
+    handshake_request,
+    handshake_response,
+    plain,
+)
+from tests.support.stub_broker import (
+    client_of,
+    deaf_broker,
+    eventually,
+    listener_to,
+    on_uvloop,
+    running,
+    stub_broker,
+)
+
+pytestmark = pytest.mark.usefixtures("relay")
+
+
+@pytest.fixture(autouse=True)
+def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
+
+
+def pass_time(server: Server, connection: ClientConnection, time_ms: int) -> None:
+    """Check the time limits of a connection as if it had begun ``time_ms`` ago."""
+    connection.time_checks.check(connection.time_checks.limits.started_ms + time_ms)
+
+
+@on_uvloop
+async def test_login_timeout_closes_a_client_without_a_request() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker, login_timeout_ms=5_000)) as server:
+        async with client_of(server) as silent, client_of(server) as slow, client_of(server) as client:
+            await client.ask(other_request())
+            await slow.send(other_request()[:9])
+            await eventually(lambda: len(server.listeners[0].connections) == 3)
+            for connection in tuple(server.listeners[0].connections):
+                pass_time(server, connection, 4_999)
+            assert disconnects(server) == {}
+            for connection in tuple(server.listeners[0].connections):
+                pass_time(server, connection, 5_000)
+
+            assert await ended(silent)
+            assert await ended(slow)
+            assert await client.ask(other_request(2)) == other_response(2)
+
+        await eventually(lambda: disconnects(server).get("login_timeout") == 2)
+
+
+@on_uvloop
+async def test_login_timeout_spares_a_client_with_a_queued_first_request() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, login_timeout_ms=5_000)) as server,
+        client_of(server) as first,
+    ):
+        await first.ask(produce_request(size_bytes=OVER_BYTES))
+        async with client_of(server) as second:
+            await second.send(produce_request())
+            await eventually(lambda: len(server.listeners[0].connections) == 2)
+            await eventually(lambda: any(one.session.state.is_blocked for one in server.listeners[0].connections))
+            for connection in tuple(server.listeners[0].connections):
+                pass_time(server, connection, 5_000)
+
+            assert (await second.answer())[4:8] == produce_response()[4:8]
+            assert disconnects(server) == {}
+
+
+@on_uvloop
+async def test_a_login_has_ended_when_the_broker_accepts_it() -> None:
+    ((token, answer),) = plain("alice").tokens
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(handshake_request("PLAIN"))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        broker.in_use[0].transport.write(handshake_response())
+        assert await client.answer() == handshake_response()
+        await client.send(authenticate_request(token))
+        await eventually(lambda: len(broker.in_use[0].requests) == 2)
+        assert not only_connection(server).is_past_login
+
+        broker.in_use[0].transport.write(authenticate_response(answer))
+
+        assert await client.answer() == authenticate_response(answer)
+        assert only_connection(server).is_past_login
+
+
+@on_uvloop
+async def test_login_timeout_closes_an_unfinished_login() -> None:
+    async with (
+        stub_broker(lambda _: handshake_response()) as broker,
+        running(config_to(broker, login_timeout_ms=5_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(handshake_request("PLAIN"))
+        connection = only_connection(server)
+        pass_time(server, connection, 4_999)
+        assert not connection.drain_cause
+
+        pass_time(server, connection, 5_000)
+
+        assert await client.answer() == b""
+        client.writer.close()
+        await eventually(lambda: disconnects(server) == {"login_timeout": 1})
+
+
+@on_uvloop
+async def test_login_timeout_counts_from_the_answer_of_a_slow_broker() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, login_timeout_ms=5_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(handshake_request("PLAIN"))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        connection = only_connection(server)
+        pass_time(server, connection, 5_000)
+        pass_time(server, connection, 9_000)
+        broker.in_use[0].transport.write(handshake_response())
+        assert await client.answer() == handshake_response()
+        pass_time(server, connection, 10_000)
+        pass_time(server, connection, 14_999)
+        assert not connection.drain_cause
+
+        pass_time(server, connection, 15_000)
+
+        assert await client.answer() == b""
+
+
+@on_uvloop
+async def test_login_timeout_spares_a_login_that_waits_for_the_dial() -> None:
+    with deaf_broker() as address:
+        config = ProxyConfig(listeners=(replace(listener_to(address), login_timeout_ms=5_000),))
+        async with running(config) as server, client_of(server) as client:
+            await client.send(handshake_request("PLAIN"))
+            await eventually(lambda: server.listeners[0].connections and only_connection(server).session.is_logging_in)
+
+            pass_time(server, only_connection(server), 5_000)
+
+            assert disconnects(server) == {}
+
+
+@on_uvloop
+async def test_login_timeout_spares_a_client_whose_first_request_is_muted() -> None:
+    rule = QuotaRule(client_id="etl", request_rate=1.0)
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, rule, login_timeout_ms=5_000)) as server,
+        client_of(server) as first,
+    ):
+        await first.send(*(other_request(number) for number in range(30)))
+        await first.answer()
+        async with client_of(server) as second:
+            await second.send(other_request())
+            await eventually(lambda: len(server.listeners[0].connections) == 2)
+            await eventually(lambda: all(one.session.state.is_blocked for one in server.listeners[0].connections))
+            for connection in tuple(server.listeners[0].connections):
+                pass_time(server, connection, 5_000)
+
+            assert disconnects(server) == {}
+
+
+@on_uvloop
+async def test_the_sweep_applies_the_login_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.05)
+    for name in ("_CHECK_AGAIN_MS", "_SLOT_MS"):
+        monkeypatch.setattr(connection_limits, name, 50)
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, login_timeout_ms=1)) as server,
+        client_of(server) as client,
+    ):
+        async with asyncio.timeout(4):
+            assert await ended(client)
+
+
+@on_uvloop
+async def test_idle_timeout_spares_a_client_that_waits_for_a_response() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(other_request(1))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        connection = only_connection(server)
+        pass_time(server, connection, 600_000)
+        broker.in_use[0].transport.write(other_response(1))
+        assert await client.answer() == other_response(1)
+        pass_time(server, connection, 600_100)  # the connection was in use until now
+        pass_time(server, connection, 660_099)
+        assert not connection.drain_cause
+
+        pass_time(server, connection, 660_100)
+
+        assert await ended(client)
+        client.writer.close()
+        await eventually(lambda: disconnects(server) == {"idle_timeout": 1})
+
+
+@on_uvloop
+async def test_idle_timeout_closes_a_client_that_stalls_within_a_request() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(produce_request(size_bytes=10_000)[:5_000])
+        await eventually(lambda: broker.in_use and len(broker.in_use[0].received) == 5_000)
+        connection = only_connection(server)
+        pass_time(server, connection, 10_000)
+        pass_time(server, connection, 70_000)
+
+        assert await client.answer() == b""
+        assert disconnects(server) == {"idle_timeout": 1}
+
+
+@on_uvloop
+async def test_idle_timeout_spares_a_request_that_arrives_slowly_but_steadily() -> None:
+    request = produce_request(size_bytes=10_000)
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        for part in range(10):
+            await client.send(request[part * 1_000 : (part + 1) * 1_000])
+            await eventually(lambda: broker.in_use and len(broker.in_use[0].received) == (part + 1) * 1_000)  # noqa: B023
+            pass_time(server, only_connection(server), part * 59_000)
+
+        assert disconnects(server) == {}
+
+
+@on_uvloop
+async def test_idle_timeout_spares_a_request_that_the_broker_does_not_read() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(produce_request(size_bytes=64 * MIB)[:1_000])
+        await eventually(lambda: broker.in_use)
+        broker.in_use[0].transport.pause_reading()
+        connection = only_connection(server)
+        client.writer.write(bytes(32 * MIB))
+        await eventually(lambda: connection.transports.is_broker_full)
+
+        for time_ms in range(0, 600_000, 15_000):
+            pass_time(server, connection, time_ms)
+
+        assert disconnects(server) == {}
+
+
+@on_uvloop
+async def test_idle_timeout_spares_a_client_that_waits_for_the_dial() -> None:
+    with deaf_broker() as address:
+        config = ProxyConfig(listeners=(replace(listener_to(address), idle_timeout_ms=60_000),))
+        async with running(config) as server, client_of(server) as client:
+            await client.send(produce_request(acks=0))
+            await eventually(lambda: server.listeners[0].connections and only_connection(server).is_past_login)
+            connection = only_connection(server)
+
+            for time_ms in range(0, 600_000, 15_000):
+                pass_time(server, connection, time_ms)
+
+            assert not connection.drain_cause
+            assert disconnects(server) == {}
+
+
+@on_uvloop
+async def test_idle_timeout_spares_a_client_that_reads_slowly_until_it_stops() -> None:
+    async with (
+        stub_broker(lambda _: fetch_response(size_bytes=64 * MIB)) as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(fetch_request())
+        await eventually(lambda: server.listeners[0].connections)
+        connection = only_connection(server)
+        for part in range(10):
+            await client.reader.readexactly(3 * MIB)
+            await eventually(lambda: connection.transports.is_client_full)
+            pass_time(server, connection, part * 59_000)
+            assert disconnects(server) == {}
+
+        pass_time(server, connection, 9 * 59_000 + 60_000)
+
+        assert disconnects(server) == {"idle_timeout": 1}
+
+
+@on_uvloop
+async def test_idle_timeout_counts_from_the_last_byte_that_the_client_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(other_request())
+        connection = only_connection(server)
+        assert connection.session.is_idle
+        for time_ms, unread_bytes in ((0, 50_000), (50_000, 40_000), (100_000, 30_000), (159_999, 30_000)):
+            monkeypatch.setattr(TransportPair, "unread_bytes", unread_bytes)
+            pass_time(server, connection, time_ms)
+            assert not connection.drain_cause
+
+        pass_time(server, connection, 160_000)
+
+        assert await ended(client)
+
+
+@on_uvloop
+async def test_idle_timeout_spares_a_muted_client() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, idle_timeout_ms=10_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(size_bytes=60_000))  # the throttle time is 25 s or more
+        connection = only_connection(server)
+        muted_for_ms = connection.session.muted_until_ms - connection.time_checks.limits.started_ms
+        pass_time(server, connection, 0)
+        pass_time(server, connection, muted_for_ms - 1)
+        pass_time(server, connection, muted_for_ms)
+        pass_time(server, connection, muted_for_ms + 9_999)
+        assert disconnects(server) == {}
+        assert not connection.drain_cause
+
+        pass_time(server, connection, muted_for_ms + 10_000)
+
+        assert await ended(client)
+
+
+@on_uvloop
+async def test_max_connection_age_closes_between_two_requests() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, max_connection_age_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(other_request(1))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        connection = only_connection(server)
+        pass_time(server, connection, 53_999)
+        assert not connection.drain_cause
+
+        pass_time(server, connection, 60_000)
+        assert connection.drain_cause
+        broker.in_use[0].transport.write(other_response(1))
+
+        assert await client.answer() == other_response(1)
+        assert await ended(client)
+        client.writer.close()
+        await eventually(lambda: disconnects(server) == {"max_connection_age": 1})
+
+
+@on_uvloop
+async def test_max_connection_age_does_not_shorten_a_throttle_time() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, max_connection_age_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(size_bytes=60_000))
+        connection = only_connection(server)
+        over_ms = connection.session.muted_until_ms
+        connection.time_checks.limits.started_ms = over_ms - 120_000
+
+        connection.time_checks.check(over_ms - 1)
+        assert not connection.drain_cause
+        connection.time_checks.check(over_ms)
+        assert connection.drain_cause
+
+
+@on_uvloop
+async def test_max_connection_age_does_not_drop_throttled_requests() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, max_connection_age_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(1, size_bytes=OVER_BYTES))
+        await client.send(other_request(2))
+        connection = only_connection(server)
+        await eventually(lambda: connection.session.state.is_blocked)
+        connection.time_checks.limits.started_ms -= 120_000
+
+        connection.time_checks.check(connection.session.muted_until_ms)
+
+        assert not connection.drain_cause
+        assert await client.answer() == other_response(2)

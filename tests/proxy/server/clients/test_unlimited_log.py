@@ -1,0 +1,267 @@
+"""Tests which clients are logged as unlimited, in which words, and how often."""
+
+import logging
+
+import pytest
+
+from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.proxy.quota.entity import Tags
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
+from kafka_quota_proxy.proxy.server.clients.unlimited_log import UnlimitedLog
+
+MY_APP = QuotaRule(client_id="my-app", producer_byte_rate=1_000.0, consumer_byte_rate=1_000.0)
+CAME = Tags("ANONYMOUS", "myapp")
+
+
+def tables(*rules: QuotaRule) -> RuleTables:
+    return RuleTables(ProxyConfig(listeners=(), quotas=rules))
+
+
+def log_of(*rules: QuotaRule, is_for_tests: bool = True) -> UnlimitedLog:
+    return UnlimitedLog(tables(*rules), is_for_tests=is_for_tests)
+
+
+def sweep(log: UnlimitedLog, *clients: Tags, kind: QuotaKind = QuotaKind.PRODUCE, now_ms: int = 0) -> int:
+    """Tell the log that these clients came. Return in how many steps it worked."""
+    return len(list(log.write([dict.fromkeys(clients, kind)], now_ms=now_ms)))
+
+
+def crowd(count: int) -> list[Tags]:
+    return [Tags("ANONYMOUS", f"client {number}") for number in range(count)]
+
+
+@pytest.fixture(autouse=True)
+def at_info(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+# -- who is logged --
+
+
+def test_client_without_a_rule_is_logged_with_the_nearest_client_id(caplog: pytest.LogCaptureFixture) -> None:
+    sweep(log_of(MY_APP), CAME)
+
+    assert caplog.messages == [
+        "not limited: user='ANONYMOUS' client-id='myapp' (no rule applies to it; did you mean client-id='my-app'?)"
+    ]
+    assert caplog.records[0].levelno == logging.WARNING
+    fields = vars(caplog.records[0])
+    assert [fields[key] for key in ("event", "user", "client_id", "reason")] == [
+        "client_not_limited", "ANONYMOUS", "myapp", "no rule applies to it",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        QuotaRule(client_id="myapp", producer_byte_rate=1.0),
+        QuotaRule(user="ANONYMOUS", request_percentage=1.0),
+        QuotaRule(client_id="myapp", connections=1.0),
+        QuotaRule(user=DEFAULT, controller_mutation_rate=1.0),
+        QuotaRule(client_id=DEFAULT, consumer_byte_rate=1.0),
+    ],
+    ids=["by client-id", "by user", "connections", "by default user", "the other kind by default"],
+)
+def test_client_with_a_rule_of_any_kind_is_not_logged(rule: QuotaRule, caplog: pytest.LogCaptureFixture) -> None:
+    sweep(log_of(MY_APP, rule), CAME)
+
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("rules", [(), (QuotaRule(user="x", connections=1.0),)], ids=["none", "only connections"])
+def test_nothing_is_logged_if_no_rule_limits_bytes_or_requests(
+    rules: tuple[QuotaRule, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    sweep(log_of(*rules), CAME)
+
+    assert caplog.messages == []
+
+
+def test_producer_with_a_rule_for_consumers_only_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    log = log_of(QuotaRule(client_id="myapp", consumer_byte_rate=1.0))
+
+    sweep(log, CAME)
+
+    assert caplog.messages == [
+        "not limited: user='ANONYMOUS' client-id='myapp' "
+        "(no producer_byte_rate applies to it, only a consumer_byte_rate)"
+    ]
+
+
+def test_consumer_with_a_rule_for_producers_only_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    log = log_of(QuotaRule(client_id="myapp", producer_byte_rate=1.0))
+
+    sweep(log, CAME, kind=QuotaKind.FETCH)
+
+    assert [line.rpartition(" (")[2] for line in caplog.messages] == [
+        "no consumer_byte_rate applies to it, only a producer_byte_rate)"
+    ]
+
+
+# -- what is suggested --
+
+
+@pytest.mark.parametrize(
+    ("rule", "client", "suggested"),
+    [
+        (QuotaRule(client_id="My-App", producer_byte_rate=1.0), CAME, "client-id='My-App'"),
+        (QuotaRule(user="alice", producer_byte_rate=1.0), Tags("Alice", "etl"), "user='alice'"),
+        (
+            QuotaRule(user="alice", client_id="etl", producer_byte_rate=1.0),
+            Tags("ANONYMOUS", "etl"),
+            "user='alice' client-id='etl'",
+        ),
+        (QuotaRule(client_id="reports", producer_byte_rate=1.0), CAME, ""),
+        (QuotaRule(client_id="myapp", producer_byte_rate=1.0), Tags("ANONYMOUS", ""), ""),
+        (QuotaRule(client_id="my_apps", producer_byte_rate=1.0), CAME, ""),
+    ],
+    ids=["other case", "a user", "another user", "nothing like it", "no client-id", "two edits"],
+)
+def test_rule_with_the_nearest_name_is_suggested(
+    rule: QuotaRule, client: Tags, suggested: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweep(log_of(rule), client)
+
+    (line,) = caplog.messages
+    assert line.partition("did you mean ")[2].removesuffix("?)") == suggested
+
+
+def test_rule_of_the_same_user_is_suggested_first(caplog: pytest.LogCaptureFixture) -> None:
+    users = ("alice", "bob", "carol")
+
+    sweep(
+        log_of(*(QuotaRule(user=user, client_id="my-app", producer_byte_rate=1.0) for user in users)),
+        Tags("bob", "myapp"),
+    )
+
+    assert "did you mean user='bob' client-id='my-app'?" in caplog.messages[0]
+
+
+def test_no_name_is_suggested_among_very_many(caplog: pytest.LogCaptureFixture) -> None:
+    others = [QuotaRule(client_id=f"other {number}", producer_byte_rate=1.0) for number in range(200)]
+
+    sweep(log_of(MY_APP, *others), CAME)
+
+    assert caplog.messages == ["not limited: user='ANONYMOUS' client-id='myapp' (no rule applies to it)"]
+
+
+def test_names_cannot_forge_lines(caplog: pytest.LogCaptureFixture) -> None:
+    sweep(log_of(MY_APP), Tags("a\nb", "c\x1b[2J\u202e'"))
+
+    assert "user='a\\nb' client-id=\"c\\x1b[2J\\u202e'\" (" in caplog.messages[0]
+
+
+# -- how often, with testing: true --
+
+
+def test_client_is_logged_once_until_the_rules_change(caplog: pytest.LogCaptureFixture) -> None:
+    log = log_of(MY_APP)
+
+    for now_ms in (0, 100, 10_000_000):
+        sweep(log, CAME, now_ms=now_ms)
+    assert len(caplog.messages) == 1
+
+    log.begin()
+    sweep(log, CAME)
+    assert len(caplog.messages) == 2
+
+
+def test_client_that_came_before_the_rules_is_logged_when_it_is_seen_under_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rules = tables()
+    log = UnlimitedLog(rules, is_for_tests=True)
+    sweep(log, CAME)
+
+    rules.swap(RuleTables(ProxyConfig(listeners=(), quotas=(MY_APP,))))
+    sweep(log, CAME)
+
+    assert len(caplog.messages) == 1
+
+
+def test_many_names_fill_neither_the_log_nor_the_memory_of_a_test(caplog: pytest.LogCaptureFixture) -> None:
+    log = log_of(MY_APP)
+
+    sweep(log, *crowd(1_500))
+    sweep(log, *crowd(1_500), CAME)
+
+    assert len(caplog.messages) == 1_001
+    assert caplog.messages[-1] == "not limited: more than 1000 clients; no more of them are logged"
+    assert len(log._seen) == 1_000
+
+
+# -- how often, otherwise --
+
+
+def test_one_line_after_five_seconds_and_one_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    log = log_of(MY_APP, is_for_tests=False)
+    ours = crowd(20)
+
+    sweep(log, now_ms=0)
+    sweep(log, ours[0], now_ms=100_000)
+    sweep(log, *ours[:3], now_ms=104_999)
+    assert caplog.messages == []
+
+    sweep(log, now_ms=105_000)
+    sweep(log, *ours[2:5], now_ms=130_000)
+    assert len(caplog.messages) == 1
+    sweep(log, now_ms=160_000)
+    for now_ms in range(161_000, 400_000, 1_000):
+        sweep(log, *ours, now_ms=now_ms)
+
+    assert [record.levelno for record in caplog.records] == [logging.INFO] * 2
+    assert caplog.messages == [
+        "not limited: "
+        + ", ".join(f"user='ANONYMOUS' client-id='client {number}' (no rule applies to it)" for number in numbers)
+        for numbers in ((0, 1, 2), (3, 4))
+    ]
+
+
+def test_a_minute_without_more_clients_has_no_second_line(caplog: pytest.LogCaptureFixture) -> None:
+    log = log_of(MY_APP, is_for_tests=False)
+
+    for now_ms in range(0, 120_000, 1_000):
+        sweep(log, CAME, now_ms=now_ms)
+
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(("count", "rest"), [(10, ""), (12, "and 2 more"), (1_500, "and more than 990 more")])
+def test_line_names_ten_clients_and_says_how_many_more(count: int, rest: str, caplog: pytest.LogCaptureFixture) -> None:
+    log = log_of(MY_APP, is_for_tests=False)
+
+    sweep(log, *crowd(count), now_ms=0)
+    sweep(log, now_ms=5_000)
+
+    (line,) = caplog.messages
+    assert line.count("client-id=") == 10
+    assert line.rpartition("), ")[2] == rest or not rest
+    fields = vars(caplog.records[0])
+    assert (fields["event"], fields["others"]) == ("clients_not_limited", min(count, 1_000) - 10)
+    assert [client["client_id"] for client in fields["clients"]] == [client.client_id for client in crowd(10)]
+
+
+def test_changed_rules_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
+    log = log_of(MY_APP, is_for_tests=False)
+    for now_ms in (0, 5_000, 60_000):
+        sweep(log, CAME, now_ms=now_ms)
+
+    log.begin()
+    sweep(log, CAME, now_ms=100_000)
+    assert len(caplog.messages) == 1
+    sweep(log, now_ms=105_000)
+
+    assert len(caplog.messages) == 2
+
+
+# -- steps --
+
+
+def test_the_work_is_done_in_small_steps(caplog: pytest.LogCaptureFixture) -> None:
+    others = [QuotaRule(client_id=f"other {number}", producer_byte_rate=1.0) for number in range(100)]
+
+    steps = sweep(log_of(*others), *crowd(50))
+
+    assert len(caplog.messages) == 50
+    assert steps == 50 + 50  # each client is looked up, and then compared with all names
