@@ -75,7 +75,7 @@ EXCEPTIONS = {
     # The parts of a connection are tested together, over real sockets.
     **{
         f"proxy/server/{name}.py": "tests/proxy/server/clients/test_connection.py"
-        for name in ("listener_state", "route", "transport_pair")
+        for name in ("listener_state", "route", "clients/transport_pair")
     },
     **{
         f"proxy/server/{name}.py": "tests/proxy/server/test_server.py"
@@ -171,7 +171,7 @@ def test_import_graph_has_few_rooms_floors_and_arrows() -> None:
     def floor(room: str) -> int:
         return 1 + max(map(floor, graph[room]), default=0)  # a circle raises RecursionError
 
-    assert len({path.parent for path in (REPOSITORY / "proxy").glob("*/*.py")}) <= 10
+    assert len({path.parent for path in (REPOSITORY / "proxy").glob("*/*.py")}) <= 11
     assert {path.name for path in (REPOSITORY / "proxy").glob("*.py")} == {"__init__.py", "__main__.py"}
     assert len(graph) <= 20, sorted(graph)
     assert max(map(floor, graph)) <= 8, sorted(graph, key=floor)

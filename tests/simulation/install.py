@@ -149,8 +149,8 @@ def _find_replacements() -> None:
             elif value is time:
                 _replacements.append(_Replacement(module, name, value, _TimeModule()))
     server = "proxy.server."
-    _replace(server + "acceptor", "socket", SocketModule(running_process))
-    _replace(server + "cluster_listeners", "socket", SocketModule(running_process))
+    _replace(server + "clients.acceptor", "socket", SocketModule(running_process))
+    _replace(server + "brokers.cluster_listeners", "socket", SocketModule(running_process))
     _replace(server + "sweeps", "select", SelectModule(running_process))
     # A sweep looks at connections only when the process is large, so let it always look.
     _replace(server + "sweeps", "resident_bytes", lambda: 1 << 62)
