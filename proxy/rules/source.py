@@ -4,11 +4,15 @@ A source passes all its rules to the proxy, and then each change. It may also st
 request. ``docs/contributing/add-a-source-of-rules.md`` shows how to write one.
 """
 
-import asyncio
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
+
+if TYPE_CHECKING:  # commands that read a source need no event loop
+    import asyncio
 
 # A function that puts changes in force before it returns. A source awaits each call before it makes the next, and
 # passes changes in their order. If a call raises an exception, the proxy keeps its changes and tries again.
