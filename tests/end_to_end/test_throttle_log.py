@@ -46,8 +46,8 @@ def test_text_names_rule_level_and_limit_as_explain_does(kafka_4: Kafka) -> None
         words = explained(proxy)
 
     found = re.fullmatch(
-        r"\S+ WARNING server\.clients\.throttle_log throttled: client-id='etl' from 127\.0\.0\.1; waits for throttle_time; "
-        r"producer_byte_rate: used more "
+        r"\S+ WARNING server\.clients\.throttle_log throttled: client-id='etl' from 127\.0\.0\.1; "
+        r"waits for throttle_time; producer_byte_rate: used more "
         r"than was left of its limit (.*), and waits \S+ s; .* per second in the last 11 s; rule (.*), level (.*)",
         line,
     )
