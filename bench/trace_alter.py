@@ -37,13 +37,13 @@ _SUSPENDABLE: Final = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_A
 
 
 class Trace(NamedTuple):
-    """The calls of functions of the product in their order, each as its module and the name of the function."""
+    """The calls of the product's functions, in their order. Each is the name of a module and that of a function."""
 
     calls: tuple[tuple[str, str], ...]
 
     @property
     def modules(self) -> int:
-        """The number of modules whose functions were called."""
+        """How many modules were called."""
         return len({module for module, _ in self.calls})
 
     @property
@@ -133,7 +133,7 @@ def _text(value: str) -> bytes:
 
 async def trace(directory: Path) -> Trace:
     """Return what a request calls. ``directory`` is the store's."""
-    proxy, broker = (Address(host="127.0.0.1", port=port) for port in (1, 2))  # nobody connects to them
+    proxy, broker = (Address(host="127.0.0.1", port=port) for port in (1, 2))  # neither is dialled
     listener = Listener(name="clients", bind=proxy, upstream=broker)
     principals = Principals(admins=frozenset({ANONYMOUS}))
     server = Server(ProxyConfig(listeners=(listener,), principals=principals, store=Store(directory=str(directory))))
