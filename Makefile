@@ -21,7 +21,7 @@ help: ## list these targets
 demo: .venv/demo.installed ## show a throttled producer and consumer (options: make demo ARGS="--shaping sampled")
 	$(BIN)/kafka-quota-proxy demo $(ARGS)
 
-test: test-units test-proofs ## run the tests in ten minutes: all units, and a short proof of each capability with a real Kafka (needs Java 17, Maven and promtool)
+test: test-units test-proofs ## run the tests in a quarter of an hour: all units, and a short proof of each capability with a real Kafka (needs Java 17, Maven and promtool)
 
 test-units: java promtool .venv/dev.installed
 	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/end_to_end $(ARGS)
@@ -29,7 +29,7 @@ test-units: java promtool .venv/dev.installed
 test-proofs: java .venv/dev.installed
 	$(BIN)/pytest tests/end_to_end $(ARGS)
 
-test-kafka: test-kafka-units test-kafka-proofs ## run all other tests with real Kafkas, clients and Spark, in a quarter of an hour
+test-kafka: test-kafka-units test-kafka-proofs ## run the other tests with real Kafkas, clients and Spark, seconds each
 
 test-kafka-units: java promtool tools .venv/dev.installed
 	$(BIN)/pytest -m kafka -n auto --dist loadgroup --ignore tests/end_to_end $(ARGS)
@@ -37,7 +37,7 @@ test-kafka-units: java promtool tools .venv/dev.installed
 test-kafka-proofs: java promtool tools .venv/dev.installed
 	$(BIN)/pytest -m kafka tests/end_to_end $(ARGS)
 
-compiled: build/compiled/ready ## compile what runs for each request into build/compiled, in two minutes
+compiled: build/compiled/ready ## compile what runs for each request into build/compiled, in some minutes
 
 # As a release is built: from the sdist, in an environment of its own, with the pinned compiler.
 build/compiled/ready: pyproject.toml hatch_build.py constraints.txt .venv/dev.installed $(shell find config protocol proxy pipeline kafka_quota_proxy/__init__.py kafka_quota_proxy/testing -name '*.py' -o -name '*.pyx')

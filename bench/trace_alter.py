@@ -83,7 +83,7 @@ def _goes_on(frame: FrameType) -> bool:
 
 @cache
 def _beginning(code: CodeType) -> int:
-    """Return where the code of a generator or coroutine begins, behind the making of its object."""
+    """Return where the code of a generator or coroutine begins, after the instructions that make its object."""
     return next(one.offset for one in dis.get_instructions(code) if one.opname == "RESUME")
 
 

@@ -81,7 +81,7 @@ class RuleSource(Protocol):
         """What stores the changes that administrators request. None if they cannot change the rules of this source."""
 
     async def start(self, apply: ApplyChanges) -> None:
-        """Open the source, and pass the rules that are on this machine to ``apply``, which later changes go to, too.
+        """Open the source, and pass the rules that are on this machine to ``apply``. Later changes go there, too.
 
         Raises:
             OSError: Files of the source cannot be used.

@@ -53,7 +53,7 @@ def reload_section(last_read: LastRead) -> Row:
 
 
 def rules_section(manager: QuotaManager) -> Row:
-    """Return where the rules of quotas come from, and how many there are of each place, whatever the source."""
+    """Return the sources of the rules, and how many rules come from each."""
     rules, source = manager.rules, manager.source
     return {
         "of_file": len(rules.sources),

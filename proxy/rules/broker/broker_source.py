@@ -153,7 +153,7 @@ class BrokerSource:
         return ticket
 
     async def start(self, apply: ApplyChanges) -> None:
-        """Do nothing else than keep ``apply``, because the quotas are read in ``changes``."""
+        """Keep ``apply``. The quotas are read in ``changes``."""
         self._apply = apply
 
     async def stop(self) -> None:
