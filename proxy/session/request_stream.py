@@ -158,7 +158,7 @@ class RequestStream:
             return
         account, context, broker_turn = state.account, state.context, state.broker_turn
         position, end, max_frame_bytes = start, len(data), 4 + context.policy.max_frame_size_bytes
-        may_wait = state.is_blocked or state.responses.begun is not None or state.is_client_full
+        may_wait = state.blocked_by is not None or state.responses.begun is not None or state.is_client_full
         is_held = may_wait and self._begin_turn()
         is_used_up = now_ms == self._work_ms or self._work <= 0 < state.held_until_ms  # in this ms, or until the timer
         work, in_flight = self._work if is_used_up else _MOST_WORK, state.in_flight
@@ -210,7 +210,7 @@ class RequestStream:
         finally:
             self._work, self._work_ms = work, now_ms
             self._end_turn(data, start, position, now_ms)
-        if position < end and not state.is_blocked:
+        if position < end and state.blocked_by is None:
             self._collect(end - position)
 
     def _begin_turn(self) -> bool:
@@ -255,7 +255,7 @@ class RequestStream:
         if self.question:
             state.to_broker.append(self.question)
             self.question = b""
-        if self._work <= 0 and state.is_blocked:
+        if self._work <= 0 and state.blocked_by is not None:
             state.held_until_ms = now_ms + 1
         if position < len(data):
             self._keep(data, position, len(data))

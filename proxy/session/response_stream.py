@@ -88,7 +88,7 @@ class ResponseStream:
             ProtocolError: If the client's next request waited for this response, and violates Kafka's protocol.
         """
         self.left -= size_bytes
-        if not self.left and self._state.is_blocked:
+        if not self.left and self._state.blocked_by is not None:
             self._state.requests.resume(now_ms)
 
     def resume(self, now_ms: int) -> None:
@@ -198,7 +198,7 @@ class ResponseStream:
             self._keep(data, position)
         elif self._data:
             self._data = b""
-        if state.is_blocked:
+        if state.blocked_by is not None:
             state.requests.resume(now_ms)
 
     def _keep(self, data: bytes, position: int) -> None:

@@ -2,7 +2,7 @@
 
 The server hands over the bytes that it has read, and calls ``handle_timer`` at the time ``wake_at_ms``. After each of
 these calls it writes ``to_broker`` to the broker and ``to_client`` to the client, and clears both. It stops reading
-from the client while ``is_blocked`` is set, and from the broker while ``delayed_until_ms`` is set. These attributes
+from the client while ``blocked_by`` is set, and from the broker while ``delayed_until_ms`` is set. These attributes
 belong to ``SessionState``.
 
 The body of a request or response is forwarded as it arrives. A request is kept only until its head has arrived, and a
@@ -107,7 +107,7 @@ class Session:
         state = self.state
         if state.delayed_until_ms:
             return state.delayed_until_ms
-        if not state.is_blocked:
+        if state.blocked_by is None:
             return 0
         turn = state.waiting_turn
         return max(self.muted_until_ms, state.held_until_ms) if turn is None else turn.look_at_ms
@@ -120,7 +120,7 @@ class Session:
     @property
     def has_answered(self) -> bool:
         """Whether no request waits to be forwarded, or waits for its response."""
-        return not (self.owes_answers or (self.state.is_blocked and not self.state.is_ending))
+        return not (self.owes_answers or (self.state.blocked_by is not None and not self.state.is_ending))
 
     @property
     def owes_answers(self) -> bool:
@@ -135,7 +135,7 @@ class Session:
         state = self.state
         unfinished = 1 if state.request_left and state.unanswered is None else 0
         is_awaited = len(state.in_flight) > unfinished or not state.in_flight_limit
-        return is_awaited or state.is_blocked or self._responses.is_open
+        return is_awaited or state.blocked_by is not None or self._responses.is_open
 
     @property
     def is_logging_in(self) -> bool:
@@ -172,13 +172,13 @@ class Session:
             state.delayed_until_ms = 0
             self._turn.begin_service()
             self._responses.resume(now_ms)
-        elif state.is_blocked:
+        elif state.blocked_by is not None:
             state.held_until_ms = 0
             self._requests.resume(now_ms)
 
     def resume(self, *, now_ms: int) -> None:
         """Forward the waiting request if it may be forwarded now. Raises ``ProtocolError`` as ``handle_timer`` does."""
-        if self.state.is_blocked:
+        if self.state.blocked_by is not None:
             self._requests.resume(now_ms)
         self._turn.leave_unused()  # if the request waits for something else now, or the connection is about to end
 
@@ -217,7 +217,7 @@ class Session:
         it to be written. Raises ``ProtocolError`` as ``handle_timer`` does.
         """
         state = self.state
-        if not state.is_blocked or state.is_response_awaited or self._responses.is_open:
+        if state.blocked_by is None or state.is_response_awaited or self._responses.is_open:
             return  # nothing waits, or it waits for the answer to an earlier request
         dropped = self._requests.drop_abandoned()
         if dropped:
@@ -253,7 +253,7 @@ class Session:
 
     def count_abandoned(self) -> None:
         """Count the waiting requests that are dropped with a connection whose client has gone."""
-        if self.state.is_blocked and not self.state.is_ending:
+        if self.state.blocked_by is not None and not self.state.is_ending:
             self.state.context.counters.abandoned += self._requests.drop_abandoned()
 
     def pause_answers(self) -> None:

@@ -68,7 +68,7 @@ class ClientConnection:
     def is_past_login(self) -> bool:
         """Whether the client has sent a request and is not within a SASL login. If so, no login timeout applies."""
         has_dialled = self.transports.broker is not None or self._dial is not None
-        has_requested = has_dialled or self.state.account.is_counted or self.state.is_blocked
+        has_requested = has_dialled or self.state.account.is_counted or self.state.blocked_by is not None
         return has_requested and not self.session.is_logging_in
 
     @isolated
@@ -118,7 +118,7 @@ class ClientConnection:
             return
         out = state.to_broker
         broker = self.flow_to_broker
-        if broker is not None and len(out) == 1 and not state.is_blocked and not state.to_client:
+        if broker is not None and len(out) == 1 and state.blocked_by is None and not state.to_client:
             broker.write(out.pop())  # the common case: the bytes are forwarded unchanged
         else:
             self.flush(now_ms)
@@ -218,7 +218,6 @@ class ClientConnection:
         """Resume the waiting request: a quota or the fair call queue lets it go on, or the proxy's answer is ready."""
         if not self.is_closed:
             self._run(self.session.resume, "client")
-            self.update_reading()
 
     @isolated
     def _wake(self) -> None:
@@ -262,7 +261,7 @@ class ClientConnection:
                 write(transports.client, state.to_client)
             state.to_client.clear()
         # Usually both sides are read and may go on being read. Then nothing is left to do.
-        if state.is_blocked or state.delayed_until_ms or self.flow_to_broker is None:
+        if state.blocked_by is not None or state.delayed_until_ms or self.flow_to_broker is None:
             self.update_reading()
             wake_at_ms = self.session.wake_at_ms
             if wake_at_ms > now_ms and (self._timer is None or wake_at_ms < self._timer_ms):
@@ -277,7 +276,7 @@ class ClientConnection:
         """Pause or resume reading, so that each side is read only while its bytes can be forwarded."""
         state, transports = self.state, self.transports
         if not self.is_closed:
-            is_blocked = state.is_blocked and self._half_closed is None and not self.session.reads_rest
+            is_blocked = state.blocked_by is not None and self._half_closed is None and not self.session.reads_rest
             transports.update_reading(
                 reads_client=not (is_blocked or transports.is_broker_full or self._dial is not None),
                 reads_broker=not (transports.is_client_full or state.delayed_until_ms),

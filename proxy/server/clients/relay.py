@@ -242,7 +242,7 @@ class ClientEnd(RelayEnd):
                 if broker.send(0, at):
                     connection.close_on(error, "client")
                 return count
-            if len(to_broker) != 1 or to_broker[0] is not head or state.is_blocked or state.to_client:
+            if len(to_broker) != 1 or to_broker[0] is not head or state.blocked_by is not None or state.to_client:
                 if not broker.send(0, at):
                     return count
                 connection.flush(now_ms)

@@ -54,7 +54,7 @@ class TimeChecks:
         cause = limits.passed(owner.listener.settings, now_ms=now_ms, is_past_login=owner.is_past_login)
         if cause in (LOGIN_TIMEOUT, IDLE_TIMEOUT) and not session.is_idle:
             owner.close(cause)  # in the middle of a request or response that will not end
-        elif cause is not None and session.muted_until_ms <= now_ms and not session.state.is_blocked:
+        elif cause is not None and session.muted_until_ms <= now_ms and session.state.blocked_by is None:
             owner.drain(cause)
         if not owner.is_closed:
             self._schedule(now_ms)

@@ -77,7 +77,7 @@ class Handler:
 
         Returns:
             The edit with which the request is forwarded, or None if it is not forwarded now.
-            ``SessionState.is_blocked`` is then True if the request has to wait, and False if more of its bytes are
+            ``SessionState.blocked_by`` then says what the request waits for, and is None if more of its bytes are
             needed.
 
         Raises:
