@@ -138,7 +138,7 @@ def _played(kafka: Kafka, shape: str) -> Scene:
         )
 
 
-@pytest.fixture(scope="module", params=["paced", pytest.param("sampled", marks=pytest.mark.kafka)])
+@pytest.fixture(scope="module", params=["paced", pytest.param("sampled", marks=pytest.mark.long)])
 def scene(request: pytest.FixtureRequest, kafka_4: Kafka) -> Scene:
     return _played(kafka_4, request.param)
 

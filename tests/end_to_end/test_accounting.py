@@ -27,12 +27,10 @@ from tests.end_to_end.support.frames import (
 )
 from tests.end_to_end.support.kafka import DIRECT, PROXIED, Kafka
 from tests.end_to_end.support.load import KIB, MIB, batch_of
-from tests.end_to_end.support.processes import scratch
 from tests.end_to_end.support.proxy import Metrics, Proxy
 
 _BYTES = "kafka_quota_proxy_bytes_total"
 _REQUESTS = "kafka_quota_proxy_requests_total"
-_FRAMES = "kafka_quota_proxy_frames_total"
 _SIZE_FIELD = 4
 _IN, _OUT, _CREATED = "incoming-byte-total", "outgoing-byte-total", "connection-creation-total"
 _SIZES = (1, 100, 1_000, 10_000, 100_000, 500_000)
@@ -206,69 +204,6 @@ def test_client_without_quota_is_counted(kafka: Kafka) -> None:
     assert metrics.total(_BYTES, kind="produce") == producer.sent_bytes - _SIZE_FIELD * 10
     assert metrics.total(_BYTES, kind="fetch") == consumer.received_bytes - _SIZE_FIELD * 10
     assert metrics.total("kafka_quota_proxy_throttled_requests_total") == 0
-
-
-@pytest.mark.long
-def test_producer_bytes_equal_the_counters_of_java_and_the_broker(kafka: Kafka, proxy: Proxy) -> None:
-    """Java counts the bytes of all its requests. Those of other APIs are subtracted."""
-    topic, client_id = create_topic(kafka), "java"
-    broker, broker_bodies = _Counters(kafka), _Bodies(kafka)
-    out = kafka.run_java(
-        "org.apache.kafka.tools.ProducerPerformance",
-        "--topic", topic, "--num-records", "20000", "--record-size", "500", "--throughput", "-1", "--print-metrics",
-        "--producer-props", f"bootstrap.servers={kafka.listener(PROXIED).advertised_address}", f"client.id={client_id}",
-    )  # fmt: skip
-    sent_bytes = _java_metric(out, "producer-metrics", "outgoing-byte-total")
-    into, _ = broker.since(int(_java_metric(out, "producer-metrics", "connection-creation-total")))
-    bodies = broker_bodies.since()
-
-    metrics = proxy.metrics()
-    size_bytes, requests = _charged(metrics, "produce", client_id)
-
-    header = 2 + 2 + 4 + 2 + len(client_id) + 1  # all versions that Java 4 speaks to Kafka 4 are flexible
-    frames = {api: int(metrics.total(_FRAMES, api=api)) for api in metrics.label_values(_FRAMES, "api")}
-    assert bodies["ApiVersions"][0] >= frames["ApiVersions"]  # the proxy's probes are among them, and have no body
-    bodies["ApiVersions"] = frames["ApiVersions"], bodies["ApiVersions"][1]
-    others = [bodies[api] for api in frames if api != "Produce"]
-    assert {api: bodies[api][0] for api in frames} == frames
-    assert sent_bytes == into
-    assert bodies["Produce"] == (requests, size_bytes - requests * header)
-    assert size_bytes + _SIZE_FIELD * requests == sent_bytes - sum(
-        size_bytes + count * (_SIZE_FIELD + header) for count, size_bytes in others
-    )
-    assert size_bytes > 20_000 * 500
-
-
-def test_consumer_bytes_equal_java_s_counter_without_the_handshake(kafka: Kafka, proxy: Proxy) -> None:
-    """Before its fetches, the connection has ApiVersions, Metadata and ListOffsets requests."""
-    topic, client_id = create_topic(kafka), "java"
-    with raw_client(kafka.listener(DIRECT).port) as client:
-        for _ in range(40):
-            assert client.produce(topic, batch_of(256 * KIB)).error_code == 0
-    with scratch("consumer") as directory:
-        file = directory / "consumer.properties"
-        file.write_text(f"client.id={client_id}\n")
-        out = kafka.run_java(
-            "org.apache.kafka.tools.ConsumerPerformance",
-            "--bootstrap-server", proxy.address(), "--topic", topic, "--messages", "640", "--print-metrics",
-            "--consumer.config", file,
-        )  # fmt: skip
-    received_bytes = _java_metric(
-        out, "consumer-node-metrics", "incoming-byte-total", node_id=f"node-{kafka.broker.node_id}"
-    )
-
-    size_bytes, requests = _charged(proxy.metrics(), "fetch", client_id)
-
-    assert size_bytes > 40 * 256 * KIB
-    assert abs(received_bytes - size_bytes - (_SIZE_FIELD + 1) * requests) < 4 * KIB
-
-
-def _java_metric(out: str, group: str, name: str, *, node_id: str | None = None) -> int:
-    """Return a value that ``--print-metrics`` printed, as ``GROUP:NAME:{tag=value, …} : 123.000``."""
-    for tags, value in re.findall(rf"^{group}:{name}:\{{([^}}]*)\}}\s*: ([\d.]+)", out, re.MULTILINE):
-        if node_id is None or f"node-id={node_id}" in tags.split(", "):
-            return int(float(value))
-    raise AssertionError(f"no {group}:{name} of {node_id or 'the client'} in:\n{out[-4_000:]}")
 
 
 def _filled(kafka: Kafka) -> str:

@@ -5,7 +5,6 @@ The brokers log the source address of each request. The proxy connects from an a
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import Counter
@@ -44,6 +43,7 @@ EVERY: Final[dict[str, Everything]] = {
     "kafka-python": everything.kafka_python_client,
     "kafkajs": everything.kafkajs,
 }
+SHORT: Final = ("Java", "librdkafka")
 
 
 def _proxy(kafka: Kafka) -> Proxy:
@@ -91,7 +91,9 @@ def _sources(kafka: Kafka) -> Counter[str]:
     )
 
 
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(
+    "name", [name if name in SHORT else pytest.param(name, marks=pytest.mark.long) for name in EVERY]
+)
 def test_client_does_everything_without_reaching_a_broker_directly(name: str, cluster: Kafka, proxy: Proxy) -> None:
     before = _sources(cluster)
 
@@ -123,17 +125,7 @@ def test_new_group_protocol_works(cluster: Kafka, proxy: Proxy) -> None:
     assert set(_sources(cluster) - before) == {PROXY_HOST}
 
 
-@pytest.mark.parametrize("cluster", [KAFKA_4], indirect=True)
-def test_share_groups_work(cluster: Kafka, proxy: Proxy) -> None:
-    topic = create_topic(cluster, partitions=3)
-    before = _sources(cluster)
-
-    out = cluster.run_java(str(JAVA / "Share.java"), proxy.address("clients"), topic, "500")
-
-    assert json.loads(out.splitlines()[-1]) == {"seen": 500}
-    assert set(_sources(cluster) - before) == {PROXY_HOST}
-
-
+@pytest.mark.long
 def test_clients_push_their_telemetry_through_the_proxy(cluster: Kafka, proxy: Proxy) -> None:
     topic = create_topic(cluster)
     before = _sources(cluster)

@@ -9,7 +9,6 @@ import pytest
 from tests.end_to_end.support.clients import create_topic, end_offset
 from tests.end_to_end.support.frames import API_VERSIONS, raw_client, record_batch
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.processes import free_port, wait_until
 from tests.end_to_end.support.proxy import Proxy
 
 
@@ -17,21 +16,6 @@ from tests.end_to_end.support.proxy import Proxy
 def proxy(mortal_kafka: Kafka) -> Iterator[Proxy]:
     with Proxy({}, mortal_kafka) as running:
         yield running
-
-
-def test_refused_upstream_closes_the_client_and_logs_a_hint() -> None:
-    unused, port = free_port(), free_port()
-    listeners = [{"name": "lonely", "bind": f"127.0.0.1:{port}", "upstream": f"127.0.0.1:{unused}"}]
-    with Proxy({"listeners": listeners}) as proxy:
-        for _ in range(3):
-            with raw_client(port, timeout_s=5) as client:
-                client.send(API_VERSIONS, 0, b"")
-                assert client.is_closed_by_peer()
-
-        log = proxy.log
-
-    assert f"127.0.0.1:{unused}" in log
-    assert "Traceback" not in log
 
 
 def test_listener_serves_again_after_its_broker_returns(mortal_kafka: Kafka, proxy: Proxy) -> None:
@@ -49,16 +33,3 @@ def test_listener_serves_again_after_its_broker_returns(mortal_kafka: Kafka, pro
     with raw_client(proxy.port()) as client:
         assert client.produce(topic, record_batch([b"after"]), acks=-1).base_offset == 1
     assert end_offset(mortal_kafka, topic) == 2
-
-
-def test_readyz_follows_the_broker(mortal_kafka: Kafka, proxy: Proxy) -> None:
-    wait_until(proxy.is_ready, timeout_s=10, what="/readyz says that the broker is there")
-    assert proxy.admin("/livez") != ""
-
-    mortal_kafka.broker.kill()
-    try:
-        wait_until(lambda: not proxy.is_ready(), timeout_s=10, what="/readyz says that the broker is away")
-        assert proxy.admin("/livez") != ""
-    finally:
-        mortal_kafka.broker.restart()
-    wait_until(proxy.is_ready, timeout_s=10, what="/readyz says that the broker is back")

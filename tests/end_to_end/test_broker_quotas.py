@@ -159,7 +159,8 @@ def _check_that_it_is_not_the_sum(kafka: Kafka, proxy: Proxy, topic: str, *, sec
     assert proxy.metrics().total("kafka_quota_proxy_throttle_seconds_total", client_id=names[1], kind="produce") > 1
 
 
-@pytest.mark.parametrize("obeys", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("obeys", [True, False])
 def test_client_through_the_proxy_is_as_fast_as_a_direct_one(kafka: Kafka, obeys: bool) -> None:
     with _proxy(kafka) as proxy:
         _check_that_it_is_not_the_sum(kafka, proxy, create_topic(kafka), seconds=8.5, obeys=obeys)

@@ -55,7 +55,10 @@ def client(name: str, kafka: Kafka) -> Client:
 def cases(effects: dict[str, dict[str, object]]) -> list[ParameterSet]:
     return [
         pytest.param(
-            name, effects[effect], marks=[pytest.mark.proof] if (name, effect) in _PROOFS else [], id=f"{name}-{effect}"
+            name,
+            effects[effect],
+            marks=pytest.mark.proof if (name, effect) in _PROOFS else pytest.mark.long,
+            id=f"{name}-{effect}",
         )
         for name in _CLIENTS
         for effect in effects

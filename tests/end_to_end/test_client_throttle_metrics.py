@@ -25,6 +25,7 @@ _QUOTA: Final = 10_000
 # throttle time is the bytes divided by the quota, less that time.
 _SAMPLES: Final[dict[str, str | int]] = {"quota.window.num": 2, "quota.window.size.seconds": 1}
 _PRODUCED_BYTES: Final = (10, 10, 10, 25_000)
+_OTHERS: Final = ("librdkafka", "aiokafka", "kafka-python")
 _FETCHED_BYTES: Final = 9_700  # a fetch of one is just below the quota, and of two above it
 
 
@@ -52,7 +53,7 @@ def proxy(running: ThrottlingProxy) -> ThrottlingProxy:
     return running
 
 
-@pytest.fixture(params=["Java", "librdkafka", "aiokafka", "kafka-python"])
+@pytest.fixture(params=["Java", *(pytest.param(name, marks=pytest.mark.long) for name in _OTHERS)])
 def client(request: pytest.FixtureRequest, kafka: Kafka) -> Client:
     clients: dict[str, Client] = {
         "Java": Java(kafka),

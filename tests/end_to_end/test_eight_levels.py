@@ -6,7 +6,6 @@ Each level has its own limit, so the throttle time of a user's first request ide
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -39,12 +38,6 @@ FETCH_LIMITS: Final = (3803, 3511, 3907, 3301, 3607, 3407, 4001, 3701)
 _ASSUMED_WINDOW_MS: Final = 10_000  # of a first request: ten of the eleven samples
 _BATCH: Final = batch_of(64 * KIB)
 _PROXIES: Final = 8  # while one reloads, for 0.2 s, the others work
-# throttled: user='user-017' from 127.0.0.1; producer_byte_rate: …; rule user … (FILE:9), level 3 of 8: user
-_THROTTLED: Final = re.compile(
-    r" throttled:(?: user='(?P<user>[^']*)')?(?: client-id='(?P<client_id>[^']*)')?[^;]*; "
-    r"(?P<key>producer|consumer)_byte_rate: .*, level (?P<level>\d) of 8"
-)
-_KINDS: Final = {"producer": "produce", "consumer": "fetch"}
 
 
 class Client(NamedTuple):
@@ -268,12 +261,6 @@ def _explained(proxy: Proxy, client: Client) -> Levels:
     return Levels(produce.level and produce.level.number, fetch.level and fetch.level.number)
 
 
-def _logged(line: re.Match[str]) -> tuple[tuple[Client, str], int]:
-    """Return the client, the kind of quota and the level that a line of the log names."""
-    (client,) = [client for client in EXPECTED if (line["user"] or line["client_id"]) in client]
-    return (client, _KINDS[line["key"]]), int(line["level"])
-
-
 @pytest.mark.proof
 def test_each_level_precedes_the_next_as_in_kafka(stage: Stage) -> None:
     kafkas: dict[Client, Waits] = {}
@@ -320,20 +307,3 @@ def test_throttle_times_equal_kafkas_to_the_millisecond(
     kafka_waits: dict[Client, Waits], answers: ProxyAnswers
 ) -> None:
     assert answers.waits == kafka_waits
-
-
-@pytest.mark.long
-def test_explain_names_the_level(answers: ProxyAnswers) -> None:
-    assert answers.explained == EXPECTED
-
-
-@pytest.mark.long
-def test_the_log_names_the_level(proxies: list[Proxy], answers: ProxyAnswers) -> None:
-    """Each proxy logs at most 60 clients a minute, so the log has the levels of some of them."""
-    throttled = sum(wait_ms > 0 for waits in answers.waits.values() for wait_ms in waits)
-    logged = {
-        key: level for proxy in proxies for line in _THROTTLED.finditer(proxy.log) for key, level in [_logged(line)]
-    }
-
-    assert len(logged) >= min(throttled, 30 * len(proxies))
-    assert logged == {(client, kind): getattr(EXPECTED[client], kind) for client, kind in logged}

@@ -17,12 +17,11 @@ import pytest
 
 from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from tests.end_to_end.support import tools
-from tests.end_to_end.support.artifacts import KAFKA_1_1, KAFKA_3_9, KAFKA_4, KAFKA_4_3
+from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4, KAFKA_4_3
 from tests.end_to_end.support.clients import QUIET, create_topic
-from tests.end_to_end.support.frames import PRODUCE, produce_body, raw_client, read_produce, record_batch
+from tests.end_to_end.support.frames import raw_client, record_batch
 from tests.end_to_end.support.kafka import DIRECT, PROXIED, Kafka
 from tests.end_to_end.support.load import KIB
-from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.throttles_itself import throttles_itself
 
@@ -31,10 +30,6 @@ _QUOTA: Final = 128 * KIB
 _RECORD_BYTES: Final = 3 * _QUOTA
 _RECORDS: Final = 4
 _WAIT_S: Final = 2
-# For the comparison with a broker that delays responses itself.
-_FLOOD_S: Final = 6
-_FLOOD_BYTES: Final = 16 * KIB
-_PRODUCE_OF_1_1: Final = 5
 _SETTINGS: Final = {"shaping": "paced", "max_throttle_time": None}
 
 
@@ -198,43 +193,3 @@ def test_no_java_client_would_wait_twice(version: str) -> None:
 
     assert len(says) > 250
     assert [key for key, waits in says.items() if waits and not client_throttles_itself(*key)] == []
-
-
-class Flood(NamedTuple):
-    """The results of a client that sends the next request after each response."""
-
-    held_s: list[float]  # the latency of each response with a throttle time
-    throttle_s: list[float]  # the throttle time of each such response
-    sent_bytes: int
-
-
-def _flood(port: int, topic: str) -> Flood:
-    """Flood with the newest Produce version of Kafka 1.1."""
-    held_s, throttle_s, sent_bytes = [], [], 0
-    body = produce_body(topic, record_batch([bytes(_FLOOD_BYTES)]), acks=1)
-    with raw_client(port, client_id="floods") as client:
-        end_s = time.monotonic() + _FLOOD_S
-        while (began_s := time.monotonic()) < end_s:
-            answer = read_produce(client.ask(PRODUCE, _PRODUCE_OF_1_1, body).body)
-            assert answer.error_code == 0
-            sent_bytes += len(body)
-            if answer.throttle_time_ms:
-                held_s.append(time.monotonic() - began_s)
-                throttle_s.append(answer.throttle_time_ms / 1_000)
-    return Flood(held_s, throttle_s, sent_bytes)
-
-
-def test_response_is_delayed_as_by_a_broker_before_2_0(kafka_4: Kafka) -> None:
-    windows = {"quota.window.num": 3, "quota.producer.default": _QUOTA}
-    settings = {"enforcement": "delay", "max_throttle_time": None, "kafka": windows}
-    with OldKafka(KAFKA_1_1, config=windows) as old, Proxy(settings, kafka_4) as proxy, ThreadPoolExecutor(2) as pool:
-        sides = [(old.listener(DIRECT).port, create_topic(old)), (proxy.port(), create_topic(kafka_4))]
-        kafkas, ours = (flood.result() for flood in [pool.submit(_flood, *side) for side in sides])
-
-    for flood in (kafkas, ours):
-        assert len(flood.throttle_s) > 5
-        for held_s, throttle_s in zip(flood.held_s, flood.throttle_s, strict=True):
-            assert held_s > throttle_s - 0.01
-        assert sum(flood.held_s) == pytest.approx(sum(flood.throttle_s), rel=0.15)
-    assert ours.sent_bytes / kafkas.sent_bytes == pytest.approx(1, abs=0.2)
-    assert sum(ours.held_s) / sum(kafkas.held_s) == pytest.approx(1, abs=0.2)

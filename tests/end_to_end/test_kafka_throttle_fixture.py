@@ -80,6 +80,7 @@ def test_tests_of_the_page_pass_in_front_of_a_cluster(cluster: Kafka, pytester: 
     result.assert_outcomes(passed=7)
 
 
+@pytest.mark.long
 def test_members_of_groups_stay_while_their_fetches_wait(cluster: Kafka) -> None:
     silence_ms, seconds = SESSION_TIMEOUT_MS + 1_000, 12
     topic = create_topic(cluster)

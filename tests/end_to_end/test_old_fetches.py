@@ -62,7 +62,8 @@ def topic(kafka_39: Kafka) -> str:
     return name
 
 
-@pytest.mark.parametrize("shaping", [pytest.param("paced", marks=pytest.mark.long), "sampled"])
+@pytest.mark.long
+@pytest.mark.parametrize("shaping", ["paced", "sampled"])
 def test_old_fetches_of_many_connections_stay_within_their_quota(kafka_39: Kafka, topic: str, shaping: str) -> None:
     body = fetch_body(topic, max_bytes=PARTITION_BYTES, partitions=PARTITIONS)
     answers: list[Answer] = []

@@ -210,7 +210,9 @@ NAMES = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=[pytest.param(KAFKA_3_9, marks=pytest.mark.long), KAFKA_4])
+@pytest.fixture(
+    scope="module", params=[pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_3_9, KAFKA_4)]
+)
 def broker(request: pytest.FixtureRequest) -> Iterator[tuple[TlsKafka, Authority, Path]]:
     authority = Authority("clients and brokers")
     tls = {

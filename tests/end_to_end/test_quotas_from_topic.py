@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_quota_proxy.config.addresses import parse_addresses
 from kafka_quota_proxy.config.model import AdminClient as Client
-from kafka_quota_proxy.config.model import ProxyConfig, QuotasFrom
+from kafka_quota_proxy.config.model import QuotasFrom
 from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, encode
-from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper, wall_ms
 from kafka_quota_proxy.proxy.rules.model import Change
 from kafka_quota_proxy.proxy.rules.topic.topic_reader import TopicReader
 from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
@@ -175,26 +173,6 @@ async def test_reader_refuses_a_topic_with_several_partitions(
     await topic.stop()
 
     assert "the topic must have exactly one partition, but has 2: create it again with one" in caplog.text
-
-
-async def test_ten_thousand_rules_take_less_than_two_seconds(mortal_kafka: Kafka) -> None:
-    store = Store(mortal_kafka)
-    store.write(*(_rule(f"client-{number}", number + 1) for number in range(10_000)))
-    topic = _followed(mortal_kafka, store)
-    config = ProxyConfig(listeners=())
-    keeper = RuleKeeper(config, topic, on_changes=lambda *_: None, wall_ms=wall_ms)
-    keeper.begin()
-
-    # CPU time of this process, which does not depend on other load.
-    before_s = time.process_time()
-    await topic.start(keeper.apply)
-    async with asyncio.timeout(20):
-        await topic.may_serve.wait()
-    took_s = time.process_time() - before_s
-    await topic.stop()
-
-    assert len(keeper.rules.quotas) == 10_000
-    assert took_s < 2
 
 
 async def _ignore(_: Sequence[Change]) -> None:

@@ -91,33 +91,6 @@ def test_paced_flow_keeps_the_quota(flows: Flows, kind: str, rate: str) -> None:
     assert 0.99 <= measured / quota <= 1.01
 
 
-def test_a_java_producer_gets_10_mb_a_second_paced(kafka_4: Kafka) -> None:
-    quota, client_id = 10_000_000, "java-producer"
-    rules = [{"client-id": client_id, "producer_byte_rate": quota}]
-
-    with (
-        Proxy({"quotas": rules, "shaping": "paced"}, kafka_4) as proxy,
-        Timeline(proxy, kind="produce", client_id=client_id) as timeline,
-    ):
-        _run_producer(kafka_4, client_id=client_id, size_bytes=12 * quota)
-
-    assert 0.99 <= timeline.steady_rate() / quota <= 1.01
-
-
-def test_a_java_consumer_gets_10_mb_a_second_paced(kafka_4: Kafka) -> None:
-    quota, client_id = 10_000_000, "java-consumer"
-    topic = _preloaded_topic(kafka_4, size_bytes=12 * quota, batch_bytes=MIB // 2)
-    rules = [{"client-id": client_id, "consumer_byte_rate": quota}]
-
-    with (
-        Proxy({"quotas": rules, "shaping": "paced"}, kafka_4) as proxy,
-        Timeline(proxy, kind="fetch", client_id=client_id) as timeline,
-    ):
-        _run_consumer(kafka_4, topic, client_id=client_id, size_bytes=12 * quota)
-
-    assert 0.99 <= timeline.steady_rate() / quota <= 1.01
-
-
 @pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("shape", ["sampled", "paced"])

@@ -21,10 +21,6 @@ from tests.end_to_end.support.rebalance import Bed, Growth, Load, Reassignment, 
 from tests.end_to_end.support.steady import SteadyClients, SyncWatch
 
 MB: Final = 1_000_000
-EVERY_VERSION: Final = [
-    KAFKA_4,
-    *(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_4_3, KAFKA_3_9, KAFKA_2_8)),
-]
 RECORD_BYTES: Final = 16_300
 
 
@@ -48,7 +44,8 @@ def throttled(*loads: Load, rate: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("bed", EVERY_VERSION, indirect=True)
+@pytest.mark.long
+@pytest.mark.parametrize("bed", [KAFKA_4, KAFKA_4_3, KAFKA_3_9, KAFKA_2_8], indirect=True)
 def test_replica_grows_at_the_configured_rate_and_is_identical(bed: Bed) -> None:
     kafka, proxy = bed
     source, _, target = kafka.brokers
@@ -137,6 +134,7 @@ def test_only_moving_replicas_are_out_of_sync_and_clients_continue(bed: Bed) -> 
     assert len(clients.read) == len(clients.acknowledged) > 200 * 40 / 5
 
 
+@pytest.mark.long
 def test_lifted_throttle_gives_full_speed_within_a_second(bed: Bed) -> None:
     kafka, proxy = bed
     moving = load(kafka, on=[1], size_bytes=200 * MB, record_bytes=RECORD_BYTES)

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import ElectionType, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_4
-from tests.end_to_end.support.clients import QUIET, create_topic, end_offset
+from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.kafka import QUICK_TO_RETURN
 from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.rebalance import Bed, Growth, Load, Reassignment, behind_proxies, load
@@ -38,51 +36,6 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 def same_on(moved: Load, *node_ids: int) -> bool:
     digests = [moved.digests(broker) for broker in moved.kafka.brokers if broker.node_id in node_ids]
     return all(one == digests[0] for one in digests)
-
-
-def elect_the_preferred(moved: Load) -> None:
-    client = AdminClient({"bootstrap.servers": moved.kafka.bootstrap_servers, **QUIET})
-    partitions = [TopicPartition(moved.topic, number) for number in range(moved.partitions)]
-    for error in client.elect_leaders(ElectionType.PREFERRED, partitions).result(timeout=30).values():
-        assert error is None, error
-
-
-def leaders(moved: Load) -> set[int]:
-    client = AdminClient({"bootstrap.servers": moved.kafka.bootstrap_servers, **QUIET})
-    found = client.list_topics(moved.topic, timeout=30).topics[moved.topic]
-    return {one.leader for one in found.partitions.values()}
-
-
-def test_new_records_of_a_moving_partition_are_replicated(bed: Bed) -> None:
-    moving = load(bed.kafka, on=[1], size_bytes=SIZE, record_bytes=RECORD_BYTES)
-    reassignment = Reassignment(load=moving, to=[1, 3])
-
-    with SteadyClients(bed.kafka, moving.topic, records_per_second=200) as clients:
-        reassignment.execute()
-        reassignment.wait(timeout_s=60)
-        clients.go_on()
-
-    assert clients.failures == []
-    written = SIZE // RECORD_BYTES + len(clients.acknowledged)
-    assert sum(end_offset(bed.kafka, moving.topic, partition=n) for n in range(moving.partitions)) == written
-    wait_until(lambda: same_on(moving, 1, 3), timeout_s=10, what="the last records are on both brokers")
-
-
-def test_move_survives_a_change_of_leader(bed: Bed) -> None:
-    moving = load(bed.kafka, on=[1, 2], size_bytes=SIZE, record_bytes=RECORD_BYTES)
-    wait_until(lambda: same_on(moving, 1, 2), timeout_s=30, what="both replicas have all")
-
-    with Growth(moving, bed.kafka.brokers[2]) as growth:
-        Reassignment(load=moving, to=[1, 2, 3]).execute()
-        growth.wait_for(SIZE / 3, timeout_s=30)
-        reassignment = Reassignment(load=moving, to=[2, 1, 3])
-        reassignment.execute("--additional")
-        elect_the_preferred(moving)
-        assert leaders(moving) == {2}
-        assert growth.samples[-1].size_bytes < SIZE
-        reassignment.wait(timeout_s=60)
-
-    assert same_on(moving, 1, 2, 3)
 
 
 def test_move_survives_a_kill_of_the_leader(bed: Bed) -> None:

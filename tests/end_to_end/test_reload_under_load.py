@@ -30,19 +30,21 @@ def _settings(queue: dict[str, Any] | None) -> dict[str, Any]:
     return {} if queue is None else {"fair_call_queue": queue}
 
 
-# Forty reloads use each queue five times.
-@pytest.mark.parametrize("times", [40, pytest.param(100, marks=pytest.mark.long)])
-def test_replacing_the_queue_loses_and_doubles_nothing(slow_kafka: Kafka, times: int) -> None:
+_TIMES: Final = 100  # each queue is used a dozen times
+
+
+@pytest.mark.long
+def test_replacing_the_queue_loses_and_doubles_nothing(slow_kafka: Kafka) -> None:
     topic = create_topic(slow_kafka)
     with Proxy(_settings(_BEHIND_EACH_OTHER[0]), slow_kafka) as proxy:
         with Load(proxy.port(), topic, *_CROWDS, seconds=_AT_THE_MOST_S, kind=Writes()) as load:
-            queues = itertools.islice(itertools.cycle(_BEHIND_EACH_OTHER[1:] + _BEHIND_EACH_OTHER[:1]), times)
+            queues = itertools.islice(itertools.cycle(_BEHIND_EACH_OTHER[1:] + _BEHIND_EACH_OTHER[:1]), _TIMES)
             reloads = [proxy.reload(_settings(queue)) for queue in queues]
             load.end()
             served = load.served()
         metrics = proxy.metrics()
 
-    assert reloads == [True] * times
+    assert reloads == [True] * _TIMES
     assert all(served.values())
     assert end_offset(slow_kafka, topic) == sum(map(len, served.values()))
     # No request and no slot is left in a replaced queue.

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
-from typing import Any, Final
+from typing import Final
 
 import confluent_kafka
 import pytest
@@ -56,37 +55,3 @@ def test_text_names_rule_level_and_limit_as_explain_does(kafka_4: Kafka) -> None
     assert f"producer_byte_rate: {limit}\n" in words
     assert f"  rule         {rule}\n" in words
     assert f"  level        {level}\n" in words
-
-
-def test_json_has_fields_for_the_beginning_and_the_end(kafka_4: Kafka) -> None:
-    topic = create_topic(kafka_4)
-    with Proxy({"quotas": _RULES, "shaping": "paced", "log": {"format": "json"}}, kafka_4) as proxy:
-        produce(proxy, topic, 4)
-
-        def events() -> list[dict[str, Any]]:
-            records = [json.loads(line) for line in proxy.log.splitlines() if line.startswith("{")]
-            return [one for one in records if one["logger"] == "server.clients.throttle_log"]
-
-        wait_until(lambda: len(events()) == 2, timeout_s=_WITHIN_S, what="the log reports the end")
-        began, ended = events()
-
-    common = {
-        "kind": "produce",
-        "user": "",
-        "client_id": "etl",
-        "addresses": ["127.0.0.1"],
-        "limit": 100_000.0,
-        "rule_level": 7,
-        "enforced": True,
-    }
-    assert common | {"event": "throttle_began", "level": "warning"} == {
-        key: began[key] for key in (*common, "event", "level")
-    }
-    assert common | {"event": "throttle_ended", "level": "info"} == {
-        key: ended[key] for key in (*common, "event", "level")
-    }
-    assert began["rule"] == ended["rule"]
-    assert (began["rule"]["user"], began["rule"]["client-id"]) == (None, "etl")
-    # 4 requests of 200 kB at 100 kB/s take 8 s, less the burst of one second. The first one begins the period.
-    assert 5_000 < ended["throttle_time_ms"] <= ended["duration_ms"] < 12_000
-    assert ended["throttled_requests"] == 4

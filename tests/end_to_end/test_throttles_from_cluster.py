@@ -121,7 +121,6 @@ def _topic_of_one_replica_each(kafka: Kafka, *, partitions: int) -> str:
     return name
 
 
-@pytest.mark.end_to_end
 @pytest.mark.parametrize(
     "version",
     [KAFKA_4, *(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_4_3, KAFKA_3_9, KAFKA_2_8))],
@@ -183,7 +182,7 @@ async def test_cluster_throttles_are_followed(version: str, tmp_path: Path) -> N
             await cluster.until(lambda view: not view.has_throttle and not view.moving)
 
 
-@pytest.mark.end_to_end
+@pytest.mark.long
 async def test_throttle_without_reassignment_is_dropped_and_left_in_the_cluster(
     kafka_4: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -208,7 +207,7 @@ async def test_throttle_without_reassignment_is_dropped_and_left_in_the_cluster(
         await configure(kafka_4, "brokers 1", "--delete-config", LEADER_RATE)
 
 
-@pytest.mark.end_to_end
+@pytest.mark.long
 async def test_unreachable_cluster_changes_no_throttle(caplog: pytest.LogCaptureFixture) -> None:
     replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=None, admin_client=AdminClient())
     with Kafka(KAFKA_4, config=QUICK_TO_RETURN) as kafka:
@@ -228,7 +227,7 @@ async def test_unreachable_cluster_changes_no_throttle(caplog: pytest.LogCapture
             assert cluster.watcher.last_success_s > before
 
 
-@pytest.mark.end_to_end
+@pytest.mark.long
 async def test_throttles_are_read_with_certificate_and_login(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     authority = Authority("everybody's")
     (tmp_path / "password").write_text(f"{secret_of('watcher')}\n")

@@ -127,7 +127,7 @@ def _disconnects(proxy: Proxy) -> dict[str, float]:
     return {cause: metrics.total(name, cause=cause) for cause in metrics.label_values(name, "cause")}
 
 
-@pytest.mark.parametrize("listener", [BOTH, PROXIED, CLUSTER])
+@pytest.mark.parametrize("listener", [BOTH, *(pytest.param(one, marks=pytest.mark.long) for one in (PROXIED, CLUSTER))])
 def test_librdkafka_works_over_tls(stage: Stage, listener: str) -> None:
     topic = create_topic(stage.kafka)
     client = Librdkafka(settings=stage.librdkafka("bob"))
