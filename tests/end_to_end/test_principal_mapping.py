@@ -4,37 +4,27 @@ from __future__ import annotations
 
 import base64
 import random
-import re
-import socket
-import ssl
-import struct
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from kafka_quota_proxy.config.principal_mapping import MappingRuleError, parse_rules
 from kafka_quota_proxy.protocol.errors import NoMatchingRule
 from kafka_quota_proxy.proxy.server.tls.principal import map_name, user_of_certificate
 from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4, KAFKA_4_3, java, kafka_classpath
-from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.processes import run, scratch, wait_until
+from tests.end_to_end.support.processes import run, scratch
 from tests.end_to_end.support.tls_kafka import TlsKafka
 from tests.support.certificates import Attribute, Authority, certificate_of, name
 from tests.support.java_principals import DOCUMENTED, MAPPINGS, SUBJECTS, Answer
 
 PROGRAM = Path(__file__).parent / "java" / "Principals.java"
-FIND_COORDINATOR = 10
 AUTHORISER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
 LOGS_DENIALS = "-Dorg.slf4j.simpleLogger.log.kafka.authorizer.logger=info"
-DENIED = re.compile(
-    r"Principal = User:(.*) is Denied operation = DESCRIBE from host = .* on resource = Group:\S*:(\S+)"
-)
 
 
 def _word(text: str | bytes) -> str:
@@ -185,29 +175,7 @@ LISTENERS = {
 }
 
 
-def _name(*parts: list[tuple[x509.ObjectIdentifier, str]]) -> x509.Name:
-    return x509.Name(
-        [x509.RelativeDistinguishedName([x509.NameAttribute(oid, text) for oid, text in part]) for part in parts]
-    )
-
-
 CN, OU, ORG = NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.ORGANIZATION_NAME
-UNKNOWN = [
-    [(NameOID.COUNTRY_NAME, "UN")],
-    [(NameOID.STATE_OR_PROVINCE_NAME, "Unknown")],
-    [(NameOID.LOCALITY_NAME, "Unknown")],
-]
-NAMES = (
-    _name(*UNKNOWN, [(ORG, "Unknown")], [(OU, "ServiceUsers")], [(CN, "serviceuser")]),
-    _name(*UNKNOWN, [(ORG, "Unknown")], [(OU, "Admin")], [(CN, "adminUser")]),
-    _name([(CN, "Broker1.example.com")]),
-    _name([(ORG, "Acme, Inc.")], [(CN, "quoted \"a\" + b < c > d; #e = \\f")]),
-    _name([(ORG, "x")], [(CN, " both ends ")]),
-    _name([(ORG, "x")], [(CN, "one"), (OU, "two")]),
-    _name([(NameOID.DOMAIN_COMPONENT, "com")], [(NameOID.DOMAIN_COMPONENT, "example")], [(CN, "Zoë 你好 😀")]),
-    _name([(NameOID.EMAIL_ADDRESS, "duke@example.com")], [(NameOID.SERIAL_NUMBER, "42")], [(CN, "duke")]),
-    _name([(NameOID.USER_ID, "u1")], [(NameOID.STREET_ADDRESS, "1 Road")], [(OU, "unit")]),
-)  # fmt: skip
 
 
 @pytest.fixture(
@@ -223,58 +191,3 @@ def broker(request: pytest.FixtureRequest) -> Iterator[tuple[TlsKafka, Authority
         patch.setenv("JAVA_TOOL_OPTIONS", LOGS_DENIALS)
         with TlsKafka(request.param, directory, authority, tls=tls, config=AUTHORISER) as kafka:
             yield kafka, authority, directory
-
-
-def _ask_for_group(port: int, group: str, authority: Authority, files: tuple[str, str] | None) -> bool:
-    """Ask a broker over TLS for a group's coordinator, and return whether it answered."""
-    context = ssl.create_default_context(cadata=authority.pem.decode())
-    if files is not None:
-        context.load_cert_chain(*files)
-    body = struct.pack(">h", len(group)) + group.encode()
-    head = struct.pack(">hhih", FIND_COORDINATOR, 0, 1, -1)
-    try:
-        with (
-            socket.create_connection(("127.0.0.1", port), timeout=20) as plain,
-            context.wrap_socket(plain, server_hostname="127.0.0.1") as tls,
-        ):
-            tls.sendall(struct.pack(">i", len(head + body)) + head + body)
-            return len(tls.recv(4)) == 4
-    except (OSError, EOFError):
-        return False
-
-
-def _denied(kafka: Kafka) -> dict[str, str]:
-    """Return the users that the broker denied each group."""
-    return {group: user for user, group in DENIED.findall(kafka.broker.process.output())}
-
-
-def test_real_broker_authorises_the_same_user(broker: tuple[TlsKafka, Authority, Path]) -> None:
-    kafka, authority, directory = broker
-    expected: dict[str, str] = {}
-    for number, subject in enumerate(NAMES):
-        issued = authority.issue(subject=subject)
-        files = issued.save(directory, f"client-{number}")
-        for listener, rules in LISTENERS.items():
-            group = f"{listener}-{number}"
-            is_let_in = _ask_for_group(kafka.tls_endpoint(listener).port, group, authority, files)
-            try:
-                expected[group] = user_of_certificate(issued.der, parse_rules(rules))
-                assert is_let_in, group
-            except NoMatchingRule:
-                assert not is_let_in, group
-
-    wait_until(lambda: len(_denied(kafka)) >= len(expected), timeout_s=10, what="the broker logs each denial")
-    assert _denied(kafka) == expected
-    assert expected["DOCUMENTED-0"] == "serviceuser"
-    assert expected["DOCUMENTED-1"] == "adminuser@admin"
-    assert expected["DOCUMENTED-2"] == "broker1.example.com"
-
-
-def test_client_without_a_certificate_is_anonymous_at_the_broker(
-    broker: tuple[TlsKafka, Authority, Path],
-) -> None:
-    kafka, authority, _ = broker
-
-    assert _ask_for_group(kafka.tls_endpoint("SWAPPED").port, "nobody", authority, None)  # ANONYMOUS: a super user
-    assert "nobody" not in _denied(kafka)
-    assert user_of_certificate(None, parse_rules(LISTENERS["SWAPPED"])) == "ANONYMOUS"

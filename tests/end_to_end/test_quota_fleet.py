@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,10 +16,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kafka_quota_proxy.config.quota_record import Setting, encode
 from kafka_quota_proxy.protocol.client_quotas import EntityParts
 from kafka_quota_proxy.proxy.__main__ import main
-from kafka_quota_proxy.proxy.rules.sqlite.rule_database import read_store
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import raw_client
@@ -31,7 +27,6 @@ from tests.end_to_end.support.load import is_throttled
 from tests.end_to_end.support.processes import free_ports, wait_until
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.quota_fleet import Admin, Quotas, came_into_force, detail, fleet, settings
-from tests.end_to_end.support.relay import Relay
 from tests.support.pages import block
 
 _P, _C = "producer_byte_rate", "consumer_byte_rate"
@@ -43,8 +38,6 @@ _STORAGE_ERROR = 56
 _TOPIC = "kafka_quota_proxy_store_topic"
 # The longest time from a change until it is in force at every proxy.
 _EVERYWHERE_S = 2
-# The longest additional time of a start with ten thousand entities.
-_LOADED_S = 2
 
 
 def _until(what: str, is_so: Callable[[], object], timeout_s: float = 20) -> None:
@@ -53,10 +46,6 @@ def _until(what: str, is_so: Callable[[], object], timeout_s: float = 20) -> Non
 
 def _store(kafka: Kafka, **config: str) -> str:
     return create_topic(kafka, config={"cleanup.policy": "compact", **config})
-
-
-def _limits(proxy: Proxy) -> list[float]:
-    return proxy.metrics().values("kafka_quota_proxy_quota_limit", client_id="etl", kind="produce")
 
 
 def _is_connected(proxy: Proxy) -> bool:
@@ -186,68 +175,7 @@ def test_quota_set_by_kafkas_command_holds_at_all_proxies_and_after_a_kill(
         assert "Traceback" not in one.log + other.log
 
 
-@pytest.mark.long
-def test_unreachable_topic_keeps_rules_and_refuses_changes(mortal_kafka: Kafka, tmp_path: Path) -> None:
-    store = _store(mortal_kafka)
-    with fleet(mortal_kafka, store, tmp_path, 2) as (one, other):
-        with Admin(one.port()) as admin:
-            assert admin.alter(_ETL, {_P: 1_000.0}).error_code == 0
-        _until("the change is in force at the other", lambda: _limits(other) == [1_000])
-        _until("it is on the other's disk", lambda: read_store(tmp_path / "p1" / store).rules)
-
-        mortal_kafka.broker.kill()
-        _until("says that it is away", lambda: not _is_connected(one))
-        assert detail(one)["reason"]
-        other.kill()
-        other.start()
-        assert "clients are served with what is known, and no quota can be changed until it is read" in other.log
-        for proxy in (one, other):
-            assert _limits(proxy) == [1_000]
-            with Admin(proxy.port()) as admin:
-                refused = admin.alter(_ETL, {_P: 1.0})
-                assert refused.error_code == _STORAGE_ERROR
-                assert (refused.error_message or "").startswith("No quota can be changed while kafka://127.0.0.1:")
-                assert admin.describe() == {frozenset(_ETL): {_P: 1_000.0}}
-
-        mortal_kafka.broker.restart()
-        _until("both read it again", lambda: _is_connected(one) and _is_connected(other), 60)
-        with Admin(other.port()) as admin:
-            assert admin.alter(_ETL, {_P: 2_000.0}).error_code == 0
-        _until("the change is in force at the one", lambda: _limits(one) == [2_000])
-        assert "Traceback" not in one.log + other.log
-
-
 # -- ten proxies --
-
-
-def _changed_at(proxy: Proxy, prefix: str) -> dict[str, tuple[float, int]]:
-    """Return the Unix time and the offset of the first change of each client-id with this prefix."""
-    found: dict[str, tuple[float, int]] = {}
-    for at, offset, what in came_into_force(proxy):
-        name = what.removeprefix("client-id ").partition(":")[0]
-        if name.startswith(prefix):
-            found.setdefault(name, (datetime.fromisoformat(at).timestamp(), offset))
-    return found
-
-
-def _alters(proxy: Proxy, prefix: str, count: int, sent_at: dict[str, float]) -> None:
-    with Admin(proxy.port()) as admin:
-        for number in range(count):
-            name = f"{prefix}-{number}"
-            sent_at[name] = time.time()
-            assert admin.alter((("client-id", name),), {_P: 1_000.0 + number}).error_code == 0
-
-
-def _duel(proxy: Proxy, values: range) -> None:
-    with Admin(proxy.port()) as admin:
-        for value in values:
-            assert admin.alter(_ETL, {_P: float(value)}).error_code == 0
-
-
-def _at_once(*works: Callable[[], None]) -> None:
-    with ThreadPoolExecutor(len(works)) as pool:
-        for done in [pool.submit(work) for work in works]:
-            done.result(300)
 
 
 def _all_equal(proxies: Sequence[Proxy]) -> Quotas:
@@ -259,54 +187,6 @@ def _all_equal(proxies: Sequence[Proxy]) -> Quotas:
             described.append(admin.describe())
     assert all(one == described[0] for one in described)
     return described[0]
-
-
-@pytest.mark.long
-def test_ten_proxies_apply_changes_in_one_order_within_two_seconds(mortal_kafka: Kafka, tmp_path: Path) -> None:
-    store = _store(mortal_kafka)
-    cluster = mortal_kafka.listener()
-    here, there = (int(address.rpartition(":")[2]) for address in (cluster.advertised_address, cluster.address))
-    with (
-        Relay({here: there}) as relay,
-        fleet(mortal_kafka, store, tmp_path, 9) as proxies,
-        Proxy(settings(mortal_kafka, store, tmp_path / "cut", cluster.advertised_address)) as cut,
-    ):
-        everybody = [*proxies, cut]
-        sent_at: dict[str, float] = {}
-        _at_once(
-            *(partial(_alters, everybody[number], f"c{number}", 60, sent_at) for number in (0, 9)),
-            partial(_alters, proxies[4], "c4", 120, sent_at),
-        )
-        _until("all are as far", lambda: all(len(_changed_at(proxy, "c")) == 240 for proxy in everybody))
-        changes = [_changed_at(proxy, "c") for proxy in everybody]
-        orders = [sorted(of_one, key=lambda name, of_one=of_one: of_one[name][1]) for of_one in changes]  # type: ignore[misc]
-        assert all(list(of_one) == order for of_one, order in zip(changes, orders, strict=True))
-        assert all(order == orders[0] for order in orders)
-        took_s = sorted(max(of_one[name][0] for of_one in changes) - sent_at[name] for name in sent_at)
-        sys.stdout.write(
-            f"in force everywhere: p50 {took_s[120]:.3f} s, p99 {took_s[237]:.3f} s, most {took_s[-1]:.3f} s\n"
-        )
-        assert took_s[237] < _EVERYWHERE_S
-
-        # Two proxies change one key at the same time.
-        _at_once(partial(_duel, proxies[1], range(1, 51)), partial(_duel, proxies[2], range(51, 101)))
-        assert _all_equal(everybody)[frozenset(_ETL)][_P] in (50.0, 100.0)
-
-        relay.cut()
-        _until("says that it is cut off", lambda: not _is_connected(cut))
-        with Admin(proxies[0].port()) as admin:
-            assert admin.alter(_ETL, {_P: 7.0, _C: 8.0}).error_code == 0
-        with Admin(cut.port()) as admin:
-            assert admin.alter(_ETL, {_P: 1.0}).error_code == _STORAGE_ERROR
-            assert admin.describe()[frozenset(_ETL)] in ({_P: 50.0}, {_P: 100.0})
-        assert detail(cut)["connected"] is False
-        relay.mend()
-        _until("has caught up", lambda: _is_connected(cut), 40)
-        assert _all_equal(everybody)[frozenset(_ETL)] == {_P: 7.0, _C: 8.0}
-        with Admin(cut.port()) as admin:
-            assert admin.alter(_ETL, {_C: None}).error_code == 0
-        assert _all_equal(everybody)[frozenset(_ETL)] == {_P: 7.0}
-        assert not any("Traceback" in proxy.log for proxy in everybody)
 
 
 @pytest.mark.long
@@ -402,40 +282,3 @@ def _record_count(kafka: Kafka, topic: str) -> int:
         count, last = count + 1, message.offset() or 0
     consumer.close()
     return count
-
-
-def _start(proxy: Proxy) -> tuple[float, float]:
-    """Restart the proxy. Return the seconds until it serves, and its CPU seconds."""
-    proxy.kill()
-    began_s = time.monotonic()
-    proxy.start()
-    return time.monotonic() - began_s, proxy.process.cpu_seconds()
-
-
-@pytest.mark.long
-def test_ten_thousand_entities_delay_a_start_by_less_than_two_seconds(
-    mortal_kafka: Kafka,
-) -> None:
-    store = _store(mortal_kafka)
-    with Proxy(settings(mortal_kafka, store, None)) as proxy:
-        without = sorted(_start(proxy) for _ in range(5))[2]
-        producer = Producer({"bootstrap.servers": mortal_kafka.bootstrap_servers, **QUIET})
-        for number in range(10_000):
-            key, value = encode(Setting(client_id=f"client-{number}", key=_P, value=number + 1.0))
-            producer.produce(store, key=key, value=value)
-            producer.poll(0)
-        assert producer.flush(60) == 0
-
-        starts = []
-        for _ in range(5):
-            starts.append(_start(proxy))
-            in_force = proxy.metrics().values("kafka_quota_proxy_quota_limit", kind="produce")
-            assert sorted(in_force) == [number + 1.0 for number in range(10_000)]
-
-    with_them = sorted(starts)[2]
-    loaded_s, loaded_cpu_s = (many - few for many, few in zip(with_them, without, strict=True))
-    for what, (took_s, cpu_s) in (("no entities", without), ("10,000 entities", with_them)):
-        sys.stdout.write(f"{what}: serves after {took_s:.2f} s, of which {cpu_s:.2f} s of CPU\n")
-    # The bound is for the additional time of loading.
-    assert loaded_s < _LOADED_S
-    assert loaded_cpu_s < _LOADED_S
