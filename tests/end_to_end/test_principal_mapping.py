@@ -1,10 +1,10 @@
-"""A certificate maps to the same user as in Kafka, by Kafka's own classes and by a real broker's authoriser."""
+"""A certificate maps to the same user as by Kafka's own classes."""
 
 from __future__ import annotations
 
 import base64
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,16 +15,10 @@ from kafka_quota_proxy.protocol.errors import NoMatchingRule
 from kafka_quota_proxy.proxy.server.tls.principal import map_name, user_of_certificate
 from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4, KAFKA_4_3, java, kafka_classpath
 from tests.end_to_end.support.processes import run, scratch
-from tests.end_to_end.support.tls_kafka import TlsKafka
-from tests.support.certificates import Attribute, Authority, certificate_of, name
-from tests.support.java_principals import DOCUMENTED, MAPPINGS, SUBJECTS, Answer
+from tests.support.certificates import Attribute, certificate_of, name
+from tests.support.java_principals import MAPPINGS, SUBJECTS, Answer
 
 PROGRAM = Path(__file__).parent / "java" / "Principals.java"
-AUTHORISER = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-}
-LOGS_DENIALS = "-Dorg.slf4j.simpleLogger.log.kafka.authorizer.logger=info"
 
 
 def _word(text: str | bytes) -> str:
@@ -168,26 +162,5 @@ def test_accepted_rules_map_as_in_kafka() -> None:
 
 # -- users in a real broker's log of denials --
 
-LISTENERS = {
-    "WHOLE": "DEFAULT",
-    "DOCUMENTED": DOCUMENTED,
-    "SWAPPED": r"RULE:^.*OU=([^,]*),.*CN=([^,]*).*$/$1\/$2/U,RULE:^CN=(.*?)(,.*|$)/<$1>/",
-}
-
 
 CN, OU, ORG = NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.ORGANIZATION_NAME
-
-
-@pytest.fixture(
-    scope="module", params=[pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_3_9, KAFKA_4)]
-)
-def broker(request: pytest.FixtureRequest) -> Iterator[tuple[TlsKafka, Authority, Path]]:
-    authority = Authority("clients and brokers")
-    tls = {
-        listener: {"ssl.client.auth": "requested", "ssl.principal.mapping.rules": rules}
-        for listener, rules in LISTENERS.items()
-    }
-    with pytest.MonkeyPatch.context() as patch, scratch("tls") as directory:
-        patch.setenv("JAVA_TOOL_OPTIONS", LOGS_DENIALS)
-        with TlsKafka(request.param, directory, authority, tls=tls, config=AUTHORISER) as kafka:
-            yield kafka, authority, directory
