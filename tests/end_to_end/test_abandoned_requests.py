@@ -143,24 +143,20 @@ def scene(request: pytest.FixtureRequest, kafka_4: Kafka) -> Scene:
     return _played(kafka_4, request.param)
 
 
-@pytest.mark.proof
 def test_waiting_requests_of_clients_that_have_gone_are_dropped_and_counted(scene: Scene) -> None:
     assert scene.after.total(_ABANDONED) == scene.end.total(_ABANDONED) == _GONE
     # The debtor, and the connection whose record is still to be written.
     assert scene.after.total(_CONNECTIONS) == 2
 
 
-@pytest.mark.proof
 def test_only_records_without_an_answer_are_written_for_clients_that_have_gone(scene: Scene) -> None:
     assert scene.labels == ["kept", "last"]
 
 
-@pytest.mark.proof
 def test_dropped_requests_are_not_charged(scene: Scene) -> None:
     assert scene.end.total(_BYTES, kind="produce", client_id="c") == scene.sent_bytes
 
 
-@pytest.mark.proof
 def test_one_line_of_the_log_names_the_rule_whose_clients_give_up(scene: Scene) -> None:
     (warning,) = scene.warnings
     assert warning["level"] == "warning"

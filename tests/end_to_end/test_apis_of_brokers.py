@@ -29,7 +29,7 @@ _ANY_NODE: Final = -1
 @pytest.mark.parametrize(
     "version",
     [
-        pytest.param(KAFKA_4, marks=pytest.mark.proof),
+        KAFKA_4,
         *(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_4_3, KAFKA_3_9, KAFKA_2_8)),
     ],
 )
@@ -82,7 +82,6 @@ def front(kafka_4: Kafka) -> Iterator[_Front]:
         yield _Front(kafka_4, proxy, cluster_id, ports)
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("where", ["direct", "sidecar", "bootstrap", "broker"])
 def test_a_client_that_means_another_broker_is_told_to_start_anew(front: _Front, where: str) -> None:
     """KIP-1242: the broker compares the cluster id and the node id in ApiVersions v5 with its own."""
@@ -118,7 +117,6 @@ def _compact(text: str | None) -> bytes:
     return b"\0" if text is None else bytes([len(text) + 1]) + text.encode()
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("where", ["sidecar", "bootstrap"])
 def test_the_newest_java_client_sends_nothing_unknown(front: _Front, where: str) -> None:
     """It says which broker it means, in each connection after the first."""

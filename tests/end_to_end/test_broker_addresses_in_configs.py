@@ -19,8 +19,6 @@ from tests.end_to_end.support.logins import secret_of
 from tests.end_to_end.support.processes import free_ports
 from tests.end_to_end.support.proxy import Proxy
 
-pytestmark = pytest.mark.proof
-
 _LOGIN: Final = "LOGIN"
 _USERS: Final = ("admin", "alice")
 _JAAS: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required " + " ".join(

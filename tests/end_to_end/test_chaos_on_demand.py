@@ -40,7 +40,7 @@ _FETCH: Final[dict[str, dict[str, object]]] = {
     "closed after its throttle": {"throttle_time_ms": 100, "close": True},
 }
 _CLIENTS: Final = ("Java", "librdkafka", "aiokafka")
-_PROOFS: Final = (("librdkafka", "error"), ("librdkafka", "trimmed"))
+_SHORT: Final = (("librdkafka", "error"), ("librdkafka", "trimmed"))
 
 
 def client(name: str, kafka: Kafka) -> Client:
@@ -57,7 +57,7 @@ def cases(effects: dict[str, dict[str, object]]) -> list[ParameterSet]:
         pytest.param(
             name,
             effects[effect],
-            marks=pytest.mark.proof if (name, effect) in _PROOFS else pytest.mark.long,
+            marks=() if (name, effect) in _SHORT else pytest.mark.long,
             id=f"{name}-{effect}",
         )
         for name in _CLIENTS
@@ -97,7 +97,6 @@ def test_consumer_reads_each_record_once(
     assert len(found) == 3 if "empty" in effects or "error" in effects else 1 <= len(found) <= 3
 
 
-@pytest.mark.proof
 def test_idempotent_producer_lives_through_a_request_time_out(
     kafka_4: Kafka, testing_proxy: Proxy, control: Control
 ) -> None:
@@ -111,7 +110,6 @@ def test_idempotent_producer_lives_through_a_request_time_out(
     assert [one.delay_ms for one in control.observed("app")] == [60_000]
 
 
-@pytest.mark.proof
 def test_refused_topic_is_created_by_the_next_request(kafka_4: Kafka, testing_proxy: Proxy, control: Control) -> None:
     control.order({"api": "CreateTopics", "error": "THROTTLING_QUOTA_EXCEEDED", "throttle_time_ms": 300, "count": 1})
     admin = AdminClient({"bootstrap.servers": testing_proxy.address(), "log_level": 0})

@@ -19,8 +19,6 @@ from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.logins import log_in_plain, secret_of
 from tests.end_to_end.support.proxy import Proxy
 
-pytestmark = pytest.mark.proof
-
 _SASL: Final = "SASL"
 _WRITER, _READER = "writer", "reader"
 _APPS: Final = ("app-etl-0001", "app-etl-0002", "app-web-0001")

@@ -144,7 +144,6 @@ def _cells(
 _FEW: Final = ((512 * KIB, 16_384), (2 * MIB, 65_536), (MIB, 200_000))
 
 
-@pytest.mark.proof
 def test_lone_consumer_gets_its_quota_in_whole_batches(kafka_4: Kafka) -> None:
     shares = _shares(kafka_4, _cells((LIBRDKAFKA, JAVA), _FEW), seconds=_PROOF_S)
 

@@ -19,8 +19,6 @@ from tests.end_to_end.support.broker_quotas import BrokerQuotas, Entity
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.proxy import Proxy
 
-pytestmark = pytest.mark.proof
-
 _PROGRAM = Path(__file__).parent / "java" / "Mutations.java"
 _LIMIT = {"controller_mutation_rate": 10}
 # Measured waits may differ by this much, because tokens also arrive while a request is in flight.

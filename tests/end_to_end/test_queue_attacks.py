@@ -92,7 +92,6 @@ def _heartbeat(client_id: str) -> bytes:
     return request(_HEARTBEAT, 0, 1, client_id, string("no group") + struct.pack(">i", 1) + string("m"))
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize(("attack", "connections"), [("produce", 40), ("offset commit", 1_000)])
 def test_half_sent_requests_stop_nobody(kafka_4: Kafka, attack: str, connections: int) -> None:
     topic = create_topic(kafka_4)

@@ -107,7 +107,6 @@ def _restart(proxy: Proxy) -> None:
     proxy.start()
 
 
-@pytest.mark.proof
 def test_java_group_has_its_records_as_soon_as_without_proxy(kafka_4: Kafka, tmp_path: Path) -> None:
     steps = (_reload, _restart)
     addresses = {"direct": kafka_4.listener(DIRECT).address}

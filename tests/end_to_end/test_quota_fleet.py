@@ -57,7 +57,6 @@ def _last_in_force_at(proxy: Proxy) -> float:
     return max(datetime.fromisoformat(at).timestamp() for at, _, _ in came_into_force(proxy))
 
 
-@pytest.mark.proof
 def test_quota_set_at_one_proxy_holds_at_the_other_and_is_kept(mortal_kafka: Kafka, tmp_path: Path) -> None:
     topic, store = create_topic(mortal_kafka), _store(mortal_kafka)
     with fleet(mortal_kafka, store, tmp_path, 2) as (one, other):

@@ -80,7 +80,6 @@ def _until(what: str, is_so: Callable[[], bool], timeout_s: float = 10) -> float
     return time.monotonic() - before_s
 
 
-@pytest.mark.proof
 def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, tmp_path: Path) -> None:
     topic, store = create_topic(mortal_kafka), Store(mortal_kafka)
     store.write(_rule("lowered", _HIGH), _rule("ruled", _HIGH), _rule("filed", 5))
@@ -162,7 +161,6 @@ def _followed(kafka: Kafka, store: Store) -> TopicSource:
     return TopicSource("topic", state, reader=lambda tell: TopicReader(settings, "test", tell))
 
 
-@pytest.mark.proof
 async def test_reader_refuses_a_topic_with_several_partitions(
     mortal_kafka: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -71,7 +71,6 @@ def test_follower_rate_holds_over_all_its_leaders(bed: Bed) -> None:
     assert min(from_1, from_2) > 3 * MB
 
 
-@pytest.mark.proof
 def test_each_path_has_its_own_rate(bed: Bed) -> None:
     paths = [{"leader": 1, "follower": 3, "rate": 3 * MB}, {"leader": 2, "follower": 3, "rate": 6 * MB}]
 

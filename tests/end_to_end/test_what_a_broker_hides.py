@@ -22,8 +22,6 @@ from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.tls_kafka import TlsKafka
 from tests.support.certificates import Authority
 
-pytestmark = pytest.mark.proof
-
 LOGIN: Final = "LOGIN"
 _LOGIN: Final = {
     "sasl.enabled.mechanisms": "SCRAM-SHA-512",
