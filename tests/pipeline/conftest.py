@@ -23,10 +23,12 @@ CONF = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one worker of pytest-xdist run all tests with Spark, so that only one session is started."""
+    """Leave the tests with Spark to ``make test-kafka``, where one worker runs them, so that one session is started."""
     for item in items:
         if isinstance(item, pytest.Function) and "spark" in item.fixturenames:
             item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("pipeline") is None:
+                item.add_marker(pytest.mark.kafka)
 
 
 @pytest.fixture(scope="session")
