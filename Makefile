@@ -13,7 +13,7 @@ SECONDS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-units test-proofs test-kafka test-kafka-units test-kafka-proofs compiled test-compiled test-artefacts test-pythons test-long test-pipeline test-pipeline-large test-kubernetes test-rebalance simulate mutate fuzz soak bench bench-pipeline apis docs lint format java promtool tools kubernetes clean
+.PHONY: help demo test test-units branches test-proofs test-kafka test-kafka-units test-kafka-proofs compiled test-compiled test-artefacts test-pythons test-long test-pipeline test-pipeline-large test-kubernetes test-rebalance simulate mutate fuzz soak bench bench-pipeline apis docs lint format java promtool tools kubernetes clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -25,6 +25,9 @@ test: test-units test-proofs ## run the tests in a quarter of an hour: all units
 
 test-units: java promtool .venv/dev.installed
 	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/end_to_end $(ARGS)
+
+branches: java .venv/dev.installed ## run the unit tests of the packages that decide, which must take 95 % of their branches
+	$(BIN)/python -m tests.branches $(ARGS)
 
 test-proofs: java .venv/dev.installed
 	$(BIN)/pytest tests/end_to_end $(ARGS)
