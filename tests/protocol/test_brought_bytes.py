@@ -3,8 +3,8 @@
 import pytest
 
 from kafka_quota_proxy.protocol.brought_bytes import brought_bytes
-from tests.simulation.wire import fetch_response, share_fetch
-from tests.simulation.wire.fetch_response import FetchedPartition, FetchedTopic
+from tests.simulation.wire import fetch, share_fetch
+from tests.simulation.wire.fetch import FetchedPartition, FetchedTopic
 from tests.simulation.wire.share_fetch import AcquiredRecords, SharedPartition, SharedTopic
 
 TOPIC_ID = bytes(range(16))
@@ -14,7 +14,7 @@ SIZES = (0, 300, 0, 70_000)
 def fetched(version: int) -> bytes:
     topic = TOPIC_ID if version >= 13 else "a topic" * 30
     partitions = [FetchedPartition(number, bytes(size)) for number, size in enumerate(SIZES)]
-    return fetch_response.response(1, version, [FetchedTopic(topic, partitions), FetchedTopic(topic, [])])
+    return fetch.response(1, version, [FetchedTopic(topic, partitions), FetchedTopic(topic, [])])
 
 
 def shared(version: int) -> bytes:

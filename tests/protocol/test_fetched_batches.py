@@ -5,7 +5,7 @@ from struct import pack
 import pytest
 
 from kafka_quota_proxy.protocol.fetched_batches import first_batch_bytes
-from tests.simulation.wire.fetch_response import FetchedPartition, FetchedTopic, response
+from tests.simulation.wire.fetch import FetchedPartition, FetchedTopic, response
 
 BATCH = pack(">qi", 5, 288) + bytes(288)
 TOPIC_ID = bytes(range(16))

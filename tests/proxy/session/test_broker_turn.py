@@ -14,8 +14,8 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL
 from kafka_quota_proxy.proxy.rules.api import Administration, Ticket
 from kafka_quota_proxy.proxy.rules.outcome import Origin
-from tests.simulation.wire.fetch_response import FetchedPartition, FetchedTopic
-from tests.simulation.wire.fetch_response import response as written_response
+from tests.simulation.wire.fetch import FetchedPartition, FetchedTopic
+from tests.simulation.wire.fetch import response as written_response
 from tests.support.frames import (
     api_versions_response,
     fetch_request,

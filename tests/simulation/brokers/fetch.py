@@ -13,8 +13,8 @@ from tests.simulation.brokers.partition import (
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from tests.simulation.wire import fetch, fetch_response
-from tests.simulation.wire.common import NodeEndpoint, RequestHeader
+from tests.simulation.wire import fetch
+from tests.simulation.wire.common import NO_LEADER, NodeEndpoint, RequestHeader
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.connection import Connection
@@ -44,11 +44,11 @@ def handle(connection: "Connection", header: RequestHeader, frame: bytes) -> Non
     request = fetch.parse_request(frame)
     broker = connection.broker
     planned = fetch_sessions.plan(broker, request, by_id=header.api_version >= _FIRST_TOPIC_ID)
-    throttle_ms = broker.draw_throttle() if request.replica_id < 0 else 0
+    throttle_ms = broker.draw_throttle() if request.follower < 0 else 0
     session_id = planned.session.session_id if planned.session is not None else 0
     if planned.error or throttle_ms:
         # Like Kafka, answer a fetch that the broker throttles with nothing in it.
-        response = fetch_response.response(
+        response = fetch.response(
             header.correlation_id, header.api_version, (), throttle_ms=throttle_ms, error_code=planned.error,
             session_id=session_id,
         )  # fmt: skip
@@ -71,8 +71,8 @@ class _Fetch:
 
     def begin(self) -> None:
         """Answer if enough can be read, and wait for more otherwise."""
-        if self._request.replica_id >= 0:
-            self._note_replica(self._request.replica_id)
+        if self._request.follower >= 0:
+            self._note_replica(self._request.follower)
         reads, size, has_error = self._read()
         request = self._request
         if size >= request.min_bytes or has_error or request.max_wait_ms <= 0 or not reads:
@@ -126,7 +126,7 @@ class _Fetch:
             found_bytes = 0
             if partition is not None and not error:
                 log = partition.log
-                limit = log.end_offset if request.replica_id >= 0 else partition.high_watermark
+                limit = log.end_offset if request.follower >= 0 else partition.high_watermark
                 if wanted.offset < limit:
                     batches, found_bytes = log.read(
                         wanted.offset, limit, min(wanted.max_bytes, room), at_least_one=not size, cuts=True
@@ -154,7 +154,7 @@ class _Fetch:
         if wanted.leader_epoch >= 0 and wanted.leader_epoch != partition.leader_epoch:
             is_old = wanted.leader_epoch < partition.leader_epoch
             return partition, FENCED_LEADER_EPOCH if is_old else UNKNOWN_LEADER_EPOCH
-        replica_id = self._request.replica_id
+        replica_id = self._request.follower
         if replica_id >= 0 and replica_id not in partition.states:
             return partition, UNKNOWN_TOPIC_OR_PARTITION
         log = partition.log
@@ -165,7 +165,7 @@ class _Fetch:
     def _answer(self, reads: list[_Read]) -> None:
         connection, planned, request = self._connection, self._planned, self._request
         header = request.header
-        topics: dict[str | bytes, list[fetch_response.FetchedPartition]] = {}
+        topics: dict[str | bytes, list[fetch.FetchedPartition]] = {}
         endpoints: dict[int, NodeEndpoint] = {}
         served: list[Wanted] = []
         for read in reads:
@@ -186,22 +186,22 @@ class _Fetch:
             session_id = planned.session.session_id
             if planned.is_incremental:
                 planned.session.move_back(served)
-        response = fetch_response.response(
+        response = fetch.response(
             header.correlation_id, header.api_version,
-            [fetch_response.FetchedTopic(topic, of_topic) for topic, of_topic in topics.items()],
+            [fetch.FetchedTopic(topic, of_topic) for topic, of_topic in topics.items()],
             session_id=session_id, endpoints=list(endpoints.values()),
         )  # fmt: skip
         connection.respond(header, response)
 
-    def _answer_of(self, read: _Read, endpoints: dict[int, NodeEndpoint]) -> fetch_response.FetchedPartition:
+    def _answer_of(self, read: _Read, endpoints: dict[int, NodeEndpoint]) -> fetch.FetchedPartition:
         partition, index = read.partition, read.wanted.index
         if partition is None or read.error:
-            leader = None
+            leader = NO_LEADER
             if partition is not None and read.error in (NOT_LEADER, FENCED_LEADER_EPOCH):
                 connection = self._connection
                 leader, nodes = connection.broker.leader_of(partition, connection.listener)
                 endpoints.update((node.node_id, node) for node in nodes)
-            return fetch_response.FetchedPartition(index, b"", read.error, leader=leader)
+            return fetch.FetchedPartition(index, b"", read.error, leader=leader)
         mark = partition.high_watermark
         data = joined(read.batches, read.size)
-        return fetch_response.FetchedPartition(index, data, 0, mark, mark, partition.log.start_offset)
+        return fetch.FetchedPartition(index, data, 0, mark, mark, partition.log.start_offset)

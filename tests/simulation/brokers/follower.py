@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.ledger import Entity, Exchange
-from tests.simulation.wire import fetch, fetch_response, records
+from tests.simulation.wire import fetch, records
 from tests.simulation.wire.common import correlation_id_of, get_i32
 
 if TYPE_CHECKING:
@@ -212,20 +212,19 @@ class Follower:
                 forgotten.setdefault(key[0], []).append(key[1])
         self._forgotten.clear()
         self._in_session = dict.fromkeys(self._asked)
-        self._send(list(topics.items()), list(forgotten.items()))
+        self._send(
+            [fetch.FetchTopic(topic, of_topic) for topic, of_topic in topics.items()],
+            [fetch.ForgottenTopic(topic, indexes) for topic, indexes in forgotten.items()],
+        )
 
-    def _send(
-        self,
-        topics: list[tuple[str | bytes, list[fetch.FetchPartition]]],
-        forgotten: list[tuple[str | bytes, list[int]]],
-    ) -> None:
+    def _send(self, topics: list[fetch.FetchTopic], forgotten: list[fetch.ForgottenTopic]) -> None:
         ledger = self.world.ledger
         correlation_id = ledger.next_id()
         session_id, epoch = self._session
         frame = fetch.request(
             correlation_id, self.version, self.entity.client_id, topics, max_wait_ms=_WAIT_MS, min_bytes=_MIN_BYTES,
             max_bytes=self.max_bytes, session_id=session_id, session_epoch=epoch, forgotten=forgotten,
-            replica_id=self.node_id,
+            replica_id=self.node_id, replica_state=fetch.ReplicaState(self.node_id),
         )  # fmt: skip
         self._exchange = Exchange(
             correlation_id, frame, api_key=fetch.API_KEY, api_version=self.version, client=self.name,
@@ -247,7 +246,7 @@ class Follower:
             self._timer = None
         if exchange is None or correlation_id_of(frame) != exchange.correlation_id:
             self.world.fail("order of responses", f"{self.name} received {frame[:12]!r} for {exchange}")
-        response = fetch_response.parse_response(frame, self.version)
+        response = fetch.parse_response(frame, self.version)
         self.world.ledger.received(exchange, frame, throttle_ms=response.throttle_ms)
         if response.error_code:
             is_unknown = response.error_code == _SESSION_NOT_FOUND
@@ -272,7 +271,7 @@ class Follower:
         for copy in self._copies.values():
             copy.sent = None
 
-    def _check_partitions(self, response: fetch_response.FetchResponse) -> None:
+    def _check_partitions(self, response: fetch.FetchResponse) -> None:
         """Check which partitions are answered, as Kafka's FetchSessionHandler does."""
         answered = [(topic, partition.partition) for topic, of_topic in response.topics for partition in of_topic]
         session_id, epoch = self._session
@@ -284,7 +283,7 @@ class Follower:
         if epoch and response.session_id not in (0, session_id):
             self.world.fail("fetch sessions", f"{self.name} is answered in session {response.session_id}")
 
-    def _take(self, key: Key, answer: fetch_response.FetchedPartition) -> None:
+    def _take(self, key: Key, answer: fetch.FetchedPartition) -> None:
         copy, offset = self._asked[key]
         if self._copies.get(key) is not copy:
             return  # it has had another leader meanwhile

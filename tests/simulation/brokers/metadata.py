@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tests.simulation.brokers.partition import Partition
 
 _API_VERSIONS: Final = 18
+# Before it, each request asks for the creation of its topics.
+_FIRST_AUTO_CREATION: Final = 4
 
 
 def answer_api_versions(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
@@ -40,7 +42,8 @@ def answer_metadata(connection: "Connection", header: RequestHeader, frame: byte
     if request.topics is None:
         topics = [_describe(cluster, topic) for topic in cluster.topics.values()]
     else:
-        creates = request.allow_auto_creation and cluster.is_creating_topics
+        asks_to_create = request.allow_auto_creation or header.api_version < _FIRST_AUTO_CREATION
+        creates = asks_to_create and cluster.is_creating_topics
         topics = [_find(cluster, asked, creates=creates) for asked in request.topics]
     response = metadata.response(
         header.correlation_id,

@@ -11,7 +11,7 @@ from tests.simulation.brokers.partition import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from tests.simulation.wire import produce, records
-from tests.simulation.wire.common import Leader, NodeEndpoint, RequestHeader, Topic
+from tests.simulation.wire.common import NO_LEADER, NodeEndpoint, RequestHeader, Topic
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.connection import Connection
@@ -158,7 +158,7 @@ class _Waiting:
                     acknowledged.append(batch)
                     of_topic.append(produce.PartitionAnswer(entry.index, 0, batch.base_offset, -1, start))
                     continue
-                leader: Leader | None = None
+                leader = NO_LEADER
                 if error == NOT_LEADER and entry.partition is not None:
                     leader, nodes = connection.broker.leader_of(entry.partition, connection.listener)
                     endpoints.update((node.node_id, node) for node in nodes)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from tests.simulation.network import End
-from tests.simulation.wire import fetch, fetch_response, produce, records
+from tests.simulation.wire import fetch, produce, records
+from tests.simulation.wire.produce import PartitionData, TopicData
 from tests.simulation.world import World
 
 
@@ -63,7 +64,14 @@ def batch(token: str, *, sequence: int = -1, count: int = 1, producer_id: int = 
 def produced(
     data: bytes, *, acks: int = 1, correlation_id: int = 7, partition: int = 0, timeout_ms: int = 30_000
 ) -> bytes:
-    return produce.request(correlation_id, 9, "tester", [("t", [(partition, data)])], acks=acks, timeout_ms=timeout_ms)
+    return produce.request(
+        correlation_id,
+        9,
+        "tester",
+        [TopicData("t", [PartitionData(partition, data)])],
+        acks=acks,
+        timeout_ms=timeout_ms,
+    )
 
 
 def outcome(frame: bytes) -> tuple[int, int]:
@@ -75,15 +83,16 @@ def fetched(
     partitions: Sequence[fetch.FetchPartition], *, wait_ms: int = 500, min_bytes: int = 1, max_bytes: int = 1 << 20,
     session: tuple[int, int] = (0, -1), replica_id: int = -1,
 ) -> bytes:  # fmt: skip
+    topics = [fetch.FetchTopic("t", partitions)] if partitions else []
     return fetch.request(
-        9, 12, "tester", [("t", partitions)] if partitions else [], max_wait_ms=wait_ms, min_bytes=min_bytes,
-        max_bytes=max_bytes, session_id=session[0], session_epoch=session[1], replica_id=replica_id,
+        9, 12, "tester", topics, max_wait_ms=wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, session_id=session[0],
+        session_epoch=session[1], replica_id=replica_id,
     )  # fmt: skip
 
 
 def tokens(frame: bytes) -> dict[int, list[str]]:
     """Return the tokens of each partition in a Fetch response."""
-    response = fetch_response.parse_response(frame, 12)
+    response = fetch.parse_response(frame, 12)
     return {
         partition.partition: [batch.token for batch in records.parse_batches(partition.records or b"", may_be_cut=True)]
         for topic in response.topics

@@ -8,7 +8,6 @@ from tests.simulation.ledger import Entity, Exchange
 from tests.simulation.violation import Violation
 from tests.simulation.wire import (
     fetch,
-    fetch_response,
     produce,
     records,
 )
@@ -23,7 +22,7 @@ def test_what_is_produced_is_fetched_to_the_byte(client: Client, cluster: Cluste
     assert outcome(client.ask(produced(batch("b")))) == (0, 3)
     frame = client.ask(fetched([fetch.FetchPartition(0, 0)]))
     assert tokens(frame) == {0: ["a", "b"]}
-    found = fetch_response.parse_response(frame, 12).topics[0].partitions[0].records
+    found = fetch.parse_response(frame, 12).topics[0].partitions[0].records
     assert found == b"".join(
         (records.appended(batch("a", count=3, size=5_000), 0, 0), records.appended(batch("b"), 3, 0))
     )
@@ -110,7 +109,7 @@ def test_a_fetch_ends_where_its_limit_ends_also_within_a_batch(client: Client) -
     both = [fetch.FetchPartition(0, 0, max_bytes=2_500), fetch.FetchPartition(1, 0, max_bytes=2_500)]
     for max_bytes, of_first, of_second in ((4_100, 2_500, 1_600), (3_000, 2_500, 0), (1_999, 1_999, 0), (1, 1_000, 0)):
         frame = client.ask(fetched(both, max_bytes=max_bytes))
-        ((_, parts),) = fetch_response.parse_response(frame, 12).topics
+        ((_, parts),) = fetch.parse_response(frame, 12).topics
         assert [len(part.records or b"") for part in parts] == [of_first, of_second]
         whole = {0: ["a", "b"][: of_first // 1_000], 1: ["a", "b"][: of_second // 1_000]}
         assert tokens(frame) == whole
@@ -119,7 +118,7 @@ def test_a_fetch_ends_where_its_limit_ends_also_within_a_batch(client: Client) -
 def test_a_session_tells_only_what_is_new(client: Client) -> None:
     both = [fetch.FetchPartition(0, 0), fetch.FetchPartition(1, 0)]
     first = client.ask(fetched(both, session=(0, 0), wait_ms=0))
-    session_id = fetch_response.parse_response(first, 12).session_id
+    session_id = fetch.parse_response(first, 12).session_id
     assert session_id
     assert tokens(first) == {0: [], 1: []}
     assert tokens(client.ask(fetched([], session=(session_id, 1), wait_ms=10))) == {}
@@ -128,9 +127,9 @@ def test_a_session_tells_only_what_is_new(client: Client) -> None:
     moved = client.ask(fetched([fetch.FetchPartition(1, 1)], session=(session_id, 3), wait_ms=10))
     assert tokens(moved) == {}
     stale = client.ask(fetched([], session=(session_id, 3)))
-    assert fetch_response.parse_response(stale, 12).error_code == 71
+    assert fetch.parse_response(stale, 12).error_code == 71
     unknown = client.ask(fetched([], session=(session_id + 1, 1)))
-    assert fetch_response.parse_response(unknown, 12).error_code == 70
+    assert fetch.parse_response(unknown, 12).error_code == 70
 
 
 def test_offsets_and_epochs_out_of_range_are_errors(client: Client, cluster: Cluster) -> None:
@@ -138,7 +137,7 @@ def test_offsets_and_epochs_out_of_range_are_errors(client: Client, cluster: Clu
     cluster.move_leader(cluster.partitions["t", 0], 1)
 
     def error(partition: fetch.FetchPartition) -> int:
-        response = fetch_response.parse_response(client.ask(fetched([partition])), 12)
+        response = fetch.parse_response(client.ask(fetched([partition])), 12)
         return response.topics[0].partitions[0].error_code
 
     assert error(fetch.FetchPartition(0, 5)) == 1
@@ -222,11 +221,11 @@ def test_expired_batches_are_out_of_range_and_remembered(client: Client, cluster
     for token in "abc":
         client.ask(produced(batch(token, count=2), acks=-1))
     cluster.expire(cluster.partitions["t", 0], 3)
-    response = fetch_response.parse_response(client.ask(fetched([fetch.FetchPartition(0, 0)])), 12)
+    response = fetch.parse_response(client.ask(fetched([fetch.FetchPartition(0, 0)])), 12)
     assert response.topics[0].partitions[0].error_code == 1
     frame = client.ask(fetched([fetch.FetchPartition(0, 2)]))
     assert tokens(frame) == {0: ["b", "c"]}
-    assert fetch_response.parse_response(frame, 12).topics[0].partitions[0].log_start_offset == 2
+    assert fetch.parse_response(frame, 12).topics[0].partitions[0].log_start_offset == 2
     assert cluster.log_of("t", 0) == ["a", "b", "c"]
     cluster.expire(cluster.partitions["t", 0], 6)
     assert tokens(client.ask(fetched([fetch.FetchPartition(0, 6)], wait_ms=0))) == {0: []}

@@ -7,14 +7,14 @@ from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import FETCH, RuleBook
 from tests.simulation.checks.same import (
-    Parsed,
     hosts,
     is_same_fetch,
     is_same_response,
     is_same_share_fetch,
-    parsed,
 )
 from tests.simulation.checks.settings import SETTLE_MS
+from tests.simulation.wire import api_versions, fetch, produce
+from tests.simulation.wire.api import response_body
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -140,17 +140,17 @@ class Answers(Check):
         if not is_same_response(before, response, api_key, version):
             self.world.fail(self.name, f"the response to {exchange} is changed: {_difference(before, response)}")
         if api_key == frames.API_VERSIONS:
-            self._judge_versions(exchange, parsed(response, api_key, version))
+            self._judge_versions(exchange, api_versions.parse_response(response, version))
         if not self.world.settings.hides_addresses:
             return
         if api_key in _ADDRESSED or any(host in response for host in _IN_BYTES):
-            own = [host for host in hosts(parsed(response, api_key, version)) if host.startswith(_BROKERS)]
+            own = [host for host in hosts(response_body(response, api_key, version)) if host.startswith(_BROKERS)]
             if own:
                 self.world.fail(self.name, f"the response to {exchange} has the address of a broker: {own}")
 
-    def _judge_versions(self, exchange: "Exchange", offered: Parsed) -> None:
+    def _judge_versions(self, exchange: "Exchange", offered: api_versions.ApiVersionsResponse) -> None:
         """A version that the proxy must read, and cannot, is offered to no client."""
-        too_new = {key: last for key, (_, last) in offered.apis.items() if last > _NEWEST.get(key, last)}
+        too_new = {key: last for key, _, last in offered.apis if last > _NEWEST.get(key, last)}
         if too_new and not offered.error_code:
             self.world.fail(self.name, f"the response to {exchange} offers versions that are too new: {too_new}")
 
@@ -193,13 +193,12 @@ class Answers(Check):
 
 def _is_empty(response: bytes, exchange: "Exchange") -> bool:
     """Return whether a response has no records and no session. A session of its fetch is then over."""
-    found = parsed(response, frames.FETCH, exchange.api_version)
-    is_known = getattr(found, "error_code", 0) in (0, _FETCH_SESSION_ID_NOT_FOUND)
-    return is_known and not getattr(found, "session_id", 0) and not getattr(found, "topics", ())
+    found = fetch.parse_response(response, exchange.api_version)
+    return found.error_code in (0, _FETCH_SESSION_ID_NOT_FOUND) and not found.session_id and not found.topics
 
 
 def _refuses_all(response: bytes, version: int) -> bool:
-    found = parsed(response, frames.PRODUCE, version)
+    found = produce.parse_response(response, version)
     return all(part.error_code == _NOT_ENOUGH_REPLICAS for topic in found.topics for part in topic.partitions)
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 from tests.simulation.checks.replication import FollowerCheck, Key, asked_of, is_of_follower, told_by
 from tests.simulation.wire import records
 from tests.simulation.wire.common import WireError
-from tests.simulation.wire.fetch import FetchPartition
-from tests.simulation.wire.fetch_response import FetchedPartition
+from tests.simulation.wire.fetch import FetchedPartition, FetchPartition
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange

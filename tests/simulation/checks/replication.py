@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check
 from tests.simulation.checks.settings import number
-from tests.simulation.wire.fetch import FetchPartition, FetchRequest, parse_request
-from tests.simulation.wire.fetch_response import FetchedPartition, parse_response
+from tests.simulation.wire.fetch import FetchedPartition, FetchPartition, FetchRequest, parse_request, parse_response
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange

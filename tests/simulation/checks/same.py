@@ -1,76 +1,49 @@
 """Compares a frame before and after the proxy, apart from the fields that the proxy may edit."""
 
-from importlib import import_module
+from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from tests.simulation.checks import frames
+from tests.simulation.wire.api import response_body
+from tests.simulation.wire.codec import Untyped
 
 _INT32: Final = Struct(">i").unpack_from
 _WITHOUT_SESSION: Final = -1
 _OPENS_SESSION: Final = 0
 _FIRST_SESSION: Final = 7
 _FIRST_MAX_RECORDS: Final = 1
-# Where the actors' own parsers are, for responses with the addresses of brokers, and for offered versions.
-_PARSERS: Final = {
-    frames.PRODUCE: "produce",
-    frames.FETCH: "fetch_response",
-    frames.METADATA: "metadata",
-    frames.FIND_COORDINATOR: "find_coordinator",
-    frames.DESCRIBE_CLUSTER: "describe_cluster",
-    frames.SHARE_FETCH: "share_fetch",
-    frames.SHARE_ACKNOWLEDGE: "share_acknowledge",
-    frames.API_VERSIONS: "api_versions",
-}
-_EDITED_FIELDS: Final = frozenset({"host", "port", "throttle_ms", "throttle_time_ms"})
-
-Parsed = Any
+_FIRST_ENDPOINTS: Final = 16
+# Responses with the addresses of brokers.
+_ADDRESSED: Final = (
+    frames.PRODUCE, frames.FETCH, frames.METADATA, frames.FIND_COORDINATOR, frames.DESCRIBE_CLUSTER,
+    frames.SHARE_FETCH, frames.SHARE_ACKNOWLEDGE,
+)  # fmt: skip
+_EDITED_FIELDS: Final = frozenset({"host", "port", "throttle_time"})
 
 
-def parsed(frame: bytes, api_key: int, version: int) -> Parsed:
-    """Return a response as the actors read it, or None if they do not read this API.
-
-    Raises:
-        ValueError: If the frame is not such a response.
-    """
-    name = _PARSERS.get(api_key)
-    if name is None:
-        return None
-    try:
-        module = import_module(f"tests.simulation.wire.{name}")
-    except ModuleNotFoundError:
-        return None
-    return module.parse_response(frame, version)
+@cache
+def _fields(kind: type) -> tuple[str, ...]:
+    """Return the names of the fields of one of kio's classes, or of none if it is another class."""
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
 
 
-def unedited(value: Parsed) -> Parsed:
-    """Return a parsed response without the fields that the proxy may edit."""
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return tuple(
-            (name, unedited(part))
-            for name, part in zip(value._fields, value, strict=True)
-            if name not in _EDITED_FIELDS
-        )
-    if isinstance(value, list | tuple):
-        return tuple(unedited(part) for part in value)
-    if isinstance(value, dict):
-        return tuple((name, unedited(part)) for name, part in value.items())
-    return value
+def unedited(value: Untyped) -> Untyped:
+    """Return what kio has read of a response without the fields that the proxy may edit."""
+    if isinstance(value, tuple):
+        return [unedited(each) for each in value]
+    names = _fields(value.__class__)
+    return [unedited(getattr(value, name)) for name in names if name not in _EDITED_FIELDS] if names else value
 
 
-def hosts(value: Parsed) -> list[str]:
-    """Return the hosts of all brokers in a parsed response."""
-    found: list[str] = []
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        for name, part in zip(value._fields, value, strict=True):
-            if name == "host" and isinstance(part, str):
-                found.append(part)
-            elif not isinstance(part, bytes | str | int | None):
-                found += hosts(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            found += hosts(part)
-    return found
+def hosts(value: Untyped) -> list[str]:
+    """Return the hosts of all brokers in a response, but not those that no client finds."""
+    if isinstance(value, tuple):
+        return [host for each in value for host in hosts(each)]
+    names = _fields(value.__class__)
+    own = [value.host] if "host" in names else []
+    return own + [host for name in names if name != "hidden_endpoints" for host in hosts(getattr(value, name))]
 
 
 def is_same_response(before: bytes, after: bytes, api_key: int, version: int) -> bool:
@@ -84,14 +57,12 @@ def is_same_response(before: bytes, after: bytes, api_key: int, version: int) ->
             return True
     if api_key == frames.API_VERSIONS:
         return before[4:10] == after[4:10]  # which versions are offered is the proxy's business
-    if api_key not in _PARSERS:
+    if api_key not in _ADDRESSED:
         return False
-    old = parsed(before, api_key, version)
-    if old is None:
-        return True  # what the actors do not read yet has passed if it has its correlation id
-    new = parsed(after, api_key, version)
-    if api_key == frames.FETCH and not new.endpoints:
-        old = old._replace(endpoints=())  # the proxy hides them in a response that it streams
+    old, new = response_body(before, api_key, version), response_body(after, api_key, version)
+    if api_key == frames.FETCH and version >= _FIRST_ENDPOINTS and not new.node_endpoints:
+        # The proxy hides them in a response that it streams.
+        old = replace(old, node_endpoints=(), hidden_endpoints=old.node_endpoints)
     return bool(unedited(old) == unedited(new))
 
 

@@ -8,7 +8,7 @@ from tests.simulation.checks.answers import Answers
 from tests.simulation.checks.settings import Settings
 from tests.simulation.checks.support import StandIn
 from tests.simulation.violation import Violation
-from tests.simulation.wire import api_versions, fetch_response, metadata, produce
+from tests.simulation.wire import api_versions, fetch, metadata, produce
 from tests.simulation.wire.common import NodeEndpoint
 
 FETCH_BODY = pack(">iiii", -1, 500, 1_000, 50_000) + b"\0" + pack(">ii", 0, 0) + bytes(12)
@@ -139,7 +139,7 @@ def test_an_empty_fetch_needs_a_quota() -> None:
 
     def empty(throttle_ms: int = 500) -> None:
         exchange = world.send(1, api_version=11, body=FETCH_BODY)
-        frame = fetch_response.response(exchange.correlation_id, 11, [], throttle_ms=throttle_ms)
+        frame = fetch.response(exchange.correlation_id, 11, [], throttle_ms=throttle_ms)
         world.give(exchange, frame, throttle_ms=throttle_ms)
 
     empty()

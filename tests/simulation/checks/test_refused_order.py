@@ -7,6 +7,7 @@ from tests.simulation.checks.support import StandIn
 from tests.simulation.ledger import Exchange
 from tests.simulation.violation import Violation
 from tests.simulation.wire import produce
+from tests.simulation.wire.produce import PartitionData, TopicData
 from tests.simulation.wire.records import Batch, write_batch
 
 _VERSION = 8
@@ -20,7 +21,7 @@ def a_world() -> StandIn:
 
 def send(world: StandIn, sequence: int) -> Exchange:
     batch = write_batch(Batch(f"p-{sequence}", 200, 1, 7, 0, sequence))
-    frame = produce.request(1, _VERSION, "etl", [("orders", [(0, batch)])], acks=-1)
+    frame = produce.request(1, _VERSION, "etl", [TopicData("orders", [PartitionData(0, batch)])], acks=-1)
     body = frame[4 + 8 + 2 + len("etl") :]
     return world.send(api_version=_VERSION, body=body)
 

@@ -14,7 +14,7 @@ from tests.simulation.checks.settings import Settings
 from tests.simulation.checks.support import ETL, StandIn
 from tests.simulation.ledger import Exchange
 from tests.simulation.violation import Violation
-from tests.simulation.wire import fetch, fetch_response, records
+from tests.simulation.wire import fetch, records
 
 LIMITED: Mapping[str, Any] = {"leader.replication.throttled.rate": 10_000}
 TOPIC = "orders"
@@ -33,7 +33,13 @@ def a_world(kind: type[Check], section: Mapping[str, Any] | None = LIMITED) -> S
 def frame_of(world: StandIn, offsets: Mapping[tuple[str, int], int], number: int, *, epoch: int = -1) -> bytes:
     parts = [fetch.FetchPartition(index, offset, leader_epoch=0) for (_, index), offset in offsets.items()]
     return fetch.request(
-        number, VERSION, "broker-2", [(TOPIC, parts)], max_wait_ms=500, replica_id=2, session_epoch=epoch
+        number,
+        VERSION,
+        "broker-2",
+        [fetch.FetchTopic(TOPIC, parts)],
+        max_wait_ms=500,
+        replica_id=2,
+        session_epoch=epoch,
     )
 
 
@@ -49,9 +55,9 @@ def send(world: StandIn, *, epoch: int = -1) -> Exchange:
 
 
 def answer(exchange: Exchange, watermarks: tuple[int, int], data: tuple[bytes, bytes]) -> bytes:
-    parts = [fetch_response.FetchedPartition(index, data[index], 0, watermarks[index]) for index in range(2)]
-    topics = [fetch_response.FetchedTopic(TOPIC, parts)]
-    return fetch_response.response(exchange.correlation_id, VERSION, topics)
+    parts = [fetch.FetchedPartition(index, data[index], 0, watermarks[index]) for index in range(2)]
+    topics = [fetch.FetchedTopic(TOPIC, parts)]
+    return fetch.response(exchange.correlation_id, VERSION, topics)
 
 
 def pass_on(
@@ -138,7 +144,7 @@ def test_in_a_session_with_the_proxy_what_was_left_out_has_no_entry(is_told: boo
     pass_on(world, (9, 9), (BATCH, BATCH))
     exchange = send(world, epoch=1)
     world.wait(100)
-    empty = fetch_response.response(exchange.correlation_id, VERSION, [])
+    empty = fetch.response(exchange.correlation_id, VERSION, [])
     if is_told:
         with pytest.raises(Violation, match="left out of a session"):
             world.give(exchange, answer(exchange, (9, 9), (b"", b"")))
@@ -153,7 +159,12 @@ def test_bytes_into_which_no_batch_fits_are_asked_for_once() -> None:
         exchange = send(world)
         parts = [fetch.FetchPartition(index, 0, most_bytes, leader_epoch=0) for index in range(2)]
         frame = fetch.request(
-            exchange.correlation_id, VERSION, "broker-2", [(TOPIC, parts)], max_wait_ms=500, replica_id=2
+            exchange.correlation_id,
+            VERSION,
+            "broker-2",
+            [fetch.FetchTopic(TOPIC, parts)],
+            max_wait_ms=500,
+            replica_id=2,
         )
         if is_found:
             with pytest.raises(Violation, match="no batch has fitted"):

@@ -10,7 +10,8 @@ from tests.simulation.checks.support import BROKER, StandIn
 from tests.simulation.checks.usable import Usable
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.violation import Violation
-from tests.simulation.wire import fetch_response, records
+from tests.simulation.wire import records
+from tests.simulation.wire.fetch import FetchedPartition, FetchedTopic, response
 
 RATE = 10_000
 RULES = [{"client-id": "etl", "consumer_byte_rate": RATE}]
@@ -37,8 +38,8 @@ def fetch(world: StandIn, whole: int, piece: int, *, throttle_ms: int = 100, too
     world.forward(exchange)
     world.wait(took_ms)
     data = records.write_batch(records.Batch("x", SIZE))
-    partition = fetch_response.FetchedPartition(0, data * whole + data[:piece])
-    frame = fetch_response.response(exchange.correlation_id, 11, [fetch_response.FetchedTopic("t", [partition])])
+    partition = FetchedPartition(0, data * whole + data[:piece])
+    frame = response(exchange.correlation_id, 11, [FetchedTopic("t", [partition])])
     world.give(exchange, world.answer(exchange, frame=frame), throttle_ms=throttle_ms)
 
 

@@ -8,11 +8,13 @@ from tests.simulation.clients.greeting import greet
 from tests.simulation.clients.producer import ProduceDetail
 from tests.simulation.clients.profiles import FETCH, HARM, HEARTBEAT, METADATA, PRODUCE
 from tests.simulation.ledger import Exchange
-from tests.simulation.wire import fetch, fetch_response, heartbeat, metadata, produce
-from tests.simulation.wire.fetch import FetchPartition
+from tests.simulation.wire import fetch, heartbeat, metadata, produce
+from tests.simulation.wire.fetch import FetchPartition, FetchTopic
+from tests.simulation.wire.produce import PartitionData, TopicData
 from tests.simulation.wire.records import Batch, write_batch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from random import Random
 
     from tests.simulation.clients.setting import Setting
@@ -164,7 +166,9 @@ class Adversary:
         acks = self.random.choice((0, 1, 1))
         data = write_batch(Batch(token, size, 1, -1, -1, -1))
         first = self.random.choice((40, 400, 9_000))
-        return self._produce(connection, acks, [(self._topic, [(0, data)])], token=token, first=first).request
+        return self._produce(
+            connection, acks, [TopicData(self._topic, [PartitionData(0, data)])], token=token, first=first
+        ).request
 
     def _flood_later(self, connection: Connection) -> None:
         """Flood once the broker is dialled."""
@@ -202,7 +206,7 @@ class Adversary:
         self._begun += 1
         token = f"{self.setting.name}-{self._begun}"
         data = write_batch(Batch(token, self.random.choice((500, 4_000, 12_000)), 1, -1, -1, -1))
-        self._produce(connection, 1, [(self._topic, [(0, data)])], token=token)
+        self._produce(connection, 1, [TopicData(self._topic, [PartitionData(0, data)])], token=token)
         self._leave_after(connection, (0.0, 20.0, 700.0, 3_000.0))
 
     def _ask(self, connection: Connection) -> None:
@@ -217,7 +221,7 @@ class Adversary:
         self,
         connection: Connection,
         acks: int,
-        topics: "list[tuple[str, list[tuple[int, bytes | None]]]] | tuple[()]",
+        topics: "Sequence[TopicData]",
         *,
         name: str = "",
         token: str = "",
@@ -237,15 +241,15 @@ class Adversary:
     def _fetch(self, connection: Connection, *, max_wait_ms: int = _FOREVER_MS, again: bool = False) -> None:
         correlation_id = self.world.ledger.next_id()
         frame = fetch.request(
-            correlation_id, _FETCH_VERSION, self.setting.entity.client_id, [(self._topic, [FetchPartition(0, 0)])],
-            max_wait_ms=max_wait_ms, min_bytes=_FOREVER_MS,
+            correlation_id, _FETCH_VERSION, self.setting.entity.client_id,
+            [FetchTopic(self._topic, [FetchPartition(0, 0)])], max_wait_ms=max_wait_ms, min_bytes=_FOREVER_MS,
         )  # fmt: skip
 
         def answered(_result: object, _exchange: Exchange) -> None:
             if again and not connection.is_gone:
                 self._fetch(connection, max_wait_ms=max_wait_ms, again=True)
 
-        connection.send(frame, FETCH, _FETCH_VERSION, correlation_id, parse=fetch_response.parse_response,
+        connection.send(frame, FETCH, _FETCH_VERSION, correlation_id, parse=fetch.parse_response,
                         on_response=answered)  # fmt: skip
 
     def _request(self, connection: Connection) -> None:

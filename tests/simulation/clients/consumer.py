@@ -123,7 +123,7 @@ class Consumer(Client):
             correlation_id,
             version,
             self.setting.entity.client_id,
-            self._by_topic(named, version).items(),
+            self._by_topic(named, version),
             max_wait_ms=self._max_wait_ms,
             max_bytes=self._max_bytes,
             session_id=session.id if has_session else 0,
@@ -137,19 +137,19 @@ class Consumer(Client):
             detail=FetchDetail(self._max_wait_ms, self._max_bytes, named),
         )  # fmt: skip
 
-    def _by_topic(self, offsets: dict[Partition, int], version: int) -> dict[str | bytes, list[fetch.FetchPartition]]:
+    def _by_topic(self, offsets: dict[Partition, int], version: int) -> list[fetch.FetchTopic]:
         by_topic: dict[str | bytes, list[fetch.FetchPartition]] = {}
         limit = self._partition_max_bytes
         for (topic, number), offset in offsets.items():
             key = self.topic_ids[topic] if version >= _FIRST_TOPIC_ID else topic
             by_topic.setdefault(key, []).append(fetch.FetchPartition(number, offset, limit))
-        return by_topic
+        return [fetch.FetchTopic(*each) for each in by_topic.items()]
 
-    def _forgotten(self, partitions: list[Partition], version: int) -> list[tuple[str | bytes, list[int]]]:
+    def _forgotten(self, partitions: list[Partition], version: int) -> list[fetch.ForgottenTopic]:
         by_topic: dict[str | bytes, list[int]] = {}
         for topic, number in partitions:
             by_topic.setdefault(self.topic_ids[topic] if version >= _FIRST_TOPIC_ID else topic, []).append(number)
-        return list(by_topic.items())
+        return [fetch.ForgottenTopic(*each) for each in by_topic.items()]
 
     # -- responses --
 

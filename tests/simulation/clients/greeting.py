@@ -47,7 +47,7 @@ def _has_versions(connection: "Connection", result: api_versions.ApiVersionsResp
     elif result.error_code:
         connection.close()
     else:
-        connection.versions = {api_key: last for api_key, (_, last) in result.apis.items()}
+        connection.versions = {api.api_key: api.last for api in result.apis}
         _log_in(connection)
 
 

@@ -3,10 +3,10 @@
 from typing import Final
 
 from tests.simulation.clients.client import Client
-from tests.simulation.wire.common import WireError
-from tests.simulation.wire.fields import Reader, Writer
+from tests.simulation.wire.common import WireError, framed, open_response, request_header, response_header
 
 WRITE_TXN_MARKERS: Final = 27
+_NO_MARKERS: Final = bytes(4)  # an array of none, which is all that v0 has
 _EVERY_MS: Final = 50.0
 _AT_ONCE: Final = 3
 _MOST_REQUESTS: Final = 60
@@ -14,16 +14,12 @@ _MOST_REQUESTS: Final = 60
 
 def answer(correlation_id: int) -> bytes:
     """Return the response of a broker, without markers."""
-    writer = Writer.response(WRITE_TXN_MARKERS, 0, correlation_id)
-    writer.i32(0)
-    return writer.end()
+    return framed([response_header(WRITE_TXN_MARKERS, 0, correlation_id), _NO_MARKERS])
 
 
 def _parse(frame: bytes, version: int) -> None:
-    _, reader = Reader.response(frame, WRITE_TXN_MARKERS, version)
-    if reader.i32() != 0:
+    if frame[open_response(frame, WRITE_TXN_MARKERS, version)[1] :] != _NO_MARKERS:
         raise WireError("a response with markers, to a request that had none")
-    reader.end()
 
 
 class Impostor(Client):
@@ -38,9 +34,14 @@ class Impostor(Client):
             return
         self._sent += 1
         correlation_id = self.world.ledger.next_id()
-        writer = Writer.request(WRITE_TXN_MARKERS, 0, correlation_id, self.setting.entity.client_id)
-        writer.i32(0)
+        header = request_header(WRITE_TXN_MARKERS, 0, correlation_id, self.setting.entity.client_id)
         self.call(
-            connection, writer.end(), WRITE_TXN_MARKERS, 0, correlation_id, _parse, lambda _result, _exchange: None
+            connection,
+            framed([header, _NO_MARKERS]),
+            WRITE_TXN_MARKERS,
+            0,
+            correlation_id,
+            _parse,
+            lambda _result, _exchange: None,
         )
         self.wake_in(_EVERY_MS)

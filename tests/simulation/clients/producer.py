@@ -227,19 +227,21 @@ class Producer(Client):
         if version >= _FIRST_TOPIC_ID and not all(each.partition[0] in self.topic_ids for each in pendings):
             version = _FIRST_TOPIC_ID - 1
         has_ids = version >= _FIRST_TOPIC_ID
-        by_topic: dict[str | bytes, list[tuple[int, bytes | None]]] = {}
+        by_topic: dict[str | bytes, list[produce.PartitionData]] = {}
         for pending in pendings:
             topic, index = pending.partition
             pending.attempts += 1
             if not pending.data:
                 self._encode(pending)
-            by_topic.setdefault(self.topic_ids[topic] if has_ids else topic, []).append((index, pending.data))
+            key = self.topic_ids[topic] if has_ids else topic
+            by_topic.setdefault(key, []).append(produce.PartitionData(index, pending.data))
         world = self.world
         correlation_id = world.ledger.next_id()
         entity = self.setting.entity
         if self._client_ids:
             entity = entity._replace(client_id=self.random.choice(self._client_ids))
-        frame = produce.request(correlation_id, version, entity.client_id, by_topic.items(), acks=self.acks)
+        topics = [produce.TopicData(*each) for each in by_topic.items()]
+        frame = produce.request(correlation_id, version, entity.client_id, topics, acks=self.acks)
         detail = ProduceDetail(self.acks, tuple([(*each.partition, each.token, each.size) for each in pendings]))
         if self.acks:
             connection.send(

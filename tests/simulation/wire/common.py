@@ -3,7 +3,6 @@
 A frame is a message with its size in front. Each parser takes a whole frame and refuses a byte too many or too few.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - the name is in lower case in the standard library
@@ -31,7 +30,6 @@ _I16: Final = Struct(">h")
 _I32: Final = Struct(">i")
 _SIZE_AND_HEADER: Final = Struct(">ihhih")
 _HEADER: Final = Struct(">hhi")
-_TWO_I32: Final = Struct(">ii")
 pack_i16: Final = _I16.pack
 pack_i32: Final = _I32.pack
 get_i16: Final = _I16.unpack_from
@@ -97,6 +95,11 @@ def tagged_fields(fields: dict[int, bytes]) -> bytes:
     return b"".join(parts)
 
 
+def count(length: int, *, flexible: bool) -> bytes:
+    """Return the number of elements in front of an array, or of bytes."""
+    return varint(length + 1) if flexible else pack_i32(length)
+
+
 # -- primitive types, read: each returns the value and where the next field begins --
 
 
@@ -115,25 +118,6 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
     else:
         raise WireError("a varint of more than five bytes")
     return value, at + 1
-
-
-def read_string(data: bytes, at: int) -> tuple[str | None, int]:
-    """Read a NULLABLE_STRING."""
-    (length,) = get_i16(data, at)
-    at += 2
-    if length < 0:
-        if length == -1:
-            return None, at
-        raise WireError(f"a string of {length} bytes")
-    return _text(data, at, at + length)
-
-
-def read_compact_string(data: bytes, at: int) -> tuple[str | None, int]:
-    """Read a COMPACT_NULLABLE_STRING."""
-    length, at = read_varint(data, at)
-    if not length:
-        return None, at
-    return _text(data, at, at + length - 1)
 
 
 def _text(data: bytes, at: int, end: int) -> tuple[str, int]:
@@ -160,72 +144,10 @@ def read_tagged_fields(data: bytes, at: int) -> tuple[dict[int, bytes], int]:
     return fields, at
 
 
-# -- arrays and bytes: the same, for the messages that are written and read by hand --
+# -- what many messages have --
 
-
-def count(length: int, *, flexible: bool) -> bytes:
-    """Return the number of elements in front of an array."""
-    return varint(length + 1) if flexible else pack_i32(length)
-
-
-def read_count(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
-    """Read the number of elements of an array that must not be null."""
-    if flexible:
-        length, at = read_varint(data, at)
-        length -= 1
-    else:
-        (length,) = get_i32(data, at)
-        at += 4
-    if length < 0:
-        raise WireError("an array is null")
-    return length, at
-
-
-def read_bytes(data: bytes, at: int, *, flexible: bool) -> tuple[bytes | None, int]:
-    """Read NULLABLE_BYTES, or the compact form. This is the one copy that is made of them."""
-    if flexible:
-        length, at = read_varint(data, at)
-        length -= 1
-    else:
-        (length,) = get_i32(data, at)
-        at += 4
-    if length < 0:
-        if length == -1:
-            return None, at
-        raise WireError(f"{length} bytes")
-    end = at + length
-    if end > len(data):
-        raise WireError(f"bytes end at {end}, the frame at {len(data)}")
-    return data[at:end], end
-
-
-# -- topics: by name, or from the versions of KIP-516 on by the 16 bytes of their ids --
-
+# By name, or from the versions of KIP-516 on by the 16 bytes of its id.
 Topic = str | bytes
-
-
-def topic_field(topic: Topic, *, flexible: bool, by_id: bool) -> bytes:
-    """Return the field that says which topic it is."""
-    if isinstance(topic, bytes):
-        if not by_id or len(topic) != 16:
-            raise WireError(f"a topic's name was expected, not {topic!r}")
-        return topic
-    if by_id:
-        raise WireError(f"a topic's id was expected, not {topic!r}")
-    return compact_string(topic) if flexible else string(topic)
-
-
-def read_topic(data: bytes, at: int, *, flexible: bool, by_id: bool) -> tuple[Topic, int]:
-    """Read the field that says which topic it is."""
-    if by_id:
-        return data[at : at + 16], at + 16
-    name, at = read_compact_string(data, at) if flexible else read_string(data, at)
-    if name is None:
-        raise WireError("a topic's name is null")
-    return name, at
-
-
-# -- KIP-951: the leader and its address, in tagged fields --
 
 
 class NodeEndpoint(NamedTuple):
@@ -238,54 +160,13 @@ class NodeEndpoint(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """The leader of a partition, in an answer that refuses because it is another broker."""
+    """The leader of a partition, in an answer that refuses because it is another broker (KIP-951)."""
 
     node_id: int
     epoch: int
 
 
-def leader_field(leader: Leader) -> bytes:
-    """Return the tagged field of a leader."""
-    return pack_i32(leader.node_id) + pack_i32(leader.epoch) + b"\0"
-
-
-def read_leader(field: bytes) -> Leader:
-    """Read the tagged field of a leader."""
-    if len(field) != 9 or field[8]:
-        raise WireError(f"no leader: {field!r}")
-    return Leader(*_TWO_I32.unpack_from(field))
-
-
-def endpoints_field(endpoints: Sequence[NodeEndpoint]) -> bytes:
-    """Return the tagged field of the addresses of brokers."""
-    parts = [varint(len(endpoints) + 1)]
-    for node_id, host, port, rack in endpoints:
-        parts += pack_i32(node_id), compact_string(host), pack_i32(port), compact_nullable_string(rack), b"\0"
-    return b"".join(parts)
-
-
-def read_endpoints(field: bytes) -> tuple[NodeEndpoint, ...]:
-    """Read the tagged field of the addresses of brokers."""
-    endpoints = []
-    number, at = read_count(field, 0, flexible=True)
-    for _ in range(number):
-        (node_id,) = get_i32(field, at)
-        host, at = read_compact_string(field, at + 4)
-        (port,) = get_i32(field, at)
-        rack, at = read_compact_string(field, at + 4)
-        at = no_tags(field, at)
-        if host is None:
-            raise WireError("a host is null")
-        endpoints.append(NodeEndpoint(node_id, host, port, rack))
-    check_end(field, at)
-    return tuple(endpoints)
-
-
-def no_tags(data: bytes, at: int) -> int:
-    """Return the end of a tag section that has to be empty."""
-    if data[at]:
-        raise WireError("a tagged field that nobody knows")
-    return at + 1
+NO_LEADER: Final = Leader(-1, -1)
 
 
 # -- frames and headers --
@@ -346,12 +227,6 @@ def correlation_id_of(frame: bytes) -> int:
     return correlation_id
 
 
-def check_request(header: RequestHeader, api_key: int, versions: range) -> None:
-    """Refuse a request of another API, or of a version that a module does not know."""
-    if header.api_key != api_key or header.api_version not in versions:
-        raise WireError(f"API {header.api_key} v{header.api_version} where API {api_key} was expected")
-
-
 def open_response(frame: bytes, api_key: int, version: int) -> tuple[int, int]:
     """Return the correlation id of a response, and where its body begins."""
     try:
@@ -364,9 +239,3 @@ def open_response(frame: bytes, api_key: int, version: int) -> tuple[int, int]:
     except DAMAGES as error:
         raise WireError(f"no header of a response: {frame[:40]!r}") from error
     return correlation_id, 8
-
-
-def check_end(frame: bytes, at: int) -> None:
-    """Refuse a frame whose last field does not end where the frame ends."""
-    if at != len(frame):
-        raise WireError(f"the last field ends at {at}, the frame at {len(frame)}")

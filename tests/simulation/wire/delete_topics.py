@@ -3,19 +3,8 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from tests.simulation.wire.api import Api
 from tests.simulation.wire.common import NO_TOPIC_ID, RequestHeader
-from tests.simulation.wire.layout import (
-    I16,
-    I32,
-    NULLABLE_STRING,
-    STRING,
-    UUID,
-    Array,
-    Field,
-    Request,
-    Response,
-    Struct,
-)
 
 API_KEY: Final = 20
 VERSIONS: Final = range(1, 7)
@@ -34,9 +23,12 @@ class DoomedTopic(NamedTuple):
 
 
 class DeleteTopicsRequest(NamedTuple):
+    """A request: ``topics`` from v6 on, ``names`` before."""
+
     header: RequestHeader
-    timeout_ms: int
-    topics: Sequence[DoomedTopic]
+    timeout_ms: int = 30_000
+    topics: Sequence[DoomedTopic] = ()
+    names: Sequence[str | None] = ()
 
 
 class DeletedTopic(NamedTuple):
@@ -50,37 +42,12 @@ class DeletedTopic(NamedTuple):
 
 class DeleteTopicsResponse(NamedTuple):
     correlation_id: int
-    throttle_ms: int
     topics: Sequence[DeletedTopic]
+    throttle_ms: int = 0
 
 
-class _RawRequest(NamedTuple):
-    header: RequestHeader
-    timeout_ms: int
-    names: Sequence[str] = ()
-    topics: Sequence[DoomedTopic] = ()
-
-
-_DOOMED: Final = Struct(DoomedTopic, Field("name", NULLABLE_STRING), Field("topic_id", UUID))
-_REQUEST: Final = Request(
-    API_KEY,
-    VERSIONS,
-    _RawRequest,
-    Field("names", Array(STRING), last=_FIRST_TOPIC_ID - 1),
-    Field("topics", Array(_DOOMED), first=_FIRST_TOPIC_ID),
-    Field("timeout_ms", I32),
-)
-_DELETED: Final = Struct(
-    DeletedTopic,
-    Field("name", STRING, last=_FIRST_TOPIC_ID - 1),
-    Field("name", NULLABLE_STRING, first=_FIRST_TOPIC_ID),
-    Field("topic_id", UUID, first=_FIRST_TOPIC_ID),
-    Field("error_code", I16),
-    Field("error_message", NULLABLE_STRING, first=5),
-)
-_RESPONSE: Final = Response(
-    API_KEY, VERSIONS, DeleteTopicsResponse, Field("throttle_ms", I32), Field("topics", Array(_DELETED))
-)
+API: Final = Api(API_KEY, VERSIONS, DeleteTopicsRequest, DeleteTopicsResponse)
+response, parse_response = API.response, API.parse_response
 
 
 def request(
@@ -92,19 +59,12 @@ def request(
     timeout_ms: int = 30_000,
 ) -> bytes:
     """Return a request."""
-    names = [topic.name for topic in topics]
-    return _REQUEST.write(correlation_id, version, client_id, names=names, topics=topics, timeout_ms=timeout_ms)
+    return API.request(correlation_id, version, client_id, timeout_ms, topics, [topic.name for topic in topics])
 
 
 def parse_request(frame: bytes) -> DeleteTopicsRequest:
-    """Read a request."""
-    header, timeout_ms, names, topics = _REQUEST.read(frame)
-    return DeleteTopicsRequest(header, timeout_ms, topics or [DoomedTopic(name) for name in names])
-
-
-def response(correlation_id: int, version: int, topics: Sequence[DeletedTopic], *, throttle_ms: int = 0) -> bytes:
-    """Return a response."""
-    return _RESPONSE.write(correlation_id, version, topics=topics, throttle_ms=throttle_ms)
-
-
-parse_response: Final = _RESPONSE.read
+    """Read a request, with its names among its topics."""
+    found = API.parse_request(frame)
+    if found.header.api_version >= _FIRST_TOPIC_ID:
+        return found
+    return found._replace(topics=[DoomedTopic(name) for name in found.names])

@@ -3,21 +3,8 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from tests.simulation.wire.api import Api
 from tests.simulation.wire.common import RequestHeader
-from tests.simulation.wire.layout import (
-    BOOLEAN,
-    F64,
-    I8,
-    I16,
-    I32,
-    NULLABLE_STRING,
-    STRING,
-    Array,
-    Field,
-    Request,
-    Response,
-    Struct,
-)
 
 API_KEY: Final = 48
 VERSIONS: Final = range(2)
@@ -37,9 +24,11 @@ class Component(NamedTuple):
 
 
 class DescribeClientQuotasRequest(NamedTuple):
+    """A request. Without components, it asks for all."""
+
     header: RequestHeader
-    components: Sequence[Component]
-    strict: bool
+    components: Sequence[Component] = ()
+    strict: bool = False
 
 
 class EntityPart(NamedTuple):
@@ -63,65 +52,12 @@ class Entry(NamedTuple):
 
 class DescribeClientQuotasResponse(NamedTuple):
     correlation_id: int
-    throttle_ms: int
-    error_code: int
-    error_message: str | None
     entries: Sequence[Entry] | None
+    throttle_ms: int = 0
+    error_code: int = 0
+    error_message: str | None = None
 
 
-ENTITY_PART: Final = Struct(EntityPart, Field("entity_type", STRING), Field("name", NULLABLE_STRING))
-_COMPONENT: Final = Struct(
-    Component, Field("entity_type", STRING), Field("match_type", I8), Field("match", NULLABLE_STRING)
-)
-_REQUEST: Final = Request(
-    API_KEY, VERSIONS, DescribeClientQuotasRequest, Field("components", Array(_COMPONENT)), Field("strict", BOOLEAN)
-)
-_VALUE: Final = Struct(QuotaValue, Field("key", STRING), Field("value", F64))
-_ENTRY: Final = Struct(Entry, Field("entity", Array(ENTITY_PART)), Field("values", Array(_VALUE)))
-_RESPONSE: Final = Response(
-    API_KEY,
-    VERSIONS,
-    DescribeClientQuotasResponse,
-    Field("throttle_ms", I32),
-    Field("error_code", I16),
-    Field("error_message", NULLABLE_STRING),
-    Field("entries", Array(_ENTRY, nullable=True)),
-)
-
-
-def request(
-    correlation_id: int,
-    version: int,
-    client_id: str | None,
-    components: Sequence[Component] = (),
-    *,
-    strict: bool = False,
-) -> bytes:
-    """Return a request. Without components, it asks for all."""
-    return _REQUEST.write(correlation_id, version, client_id, components=components, strict=strict)
-
-
-parse_request: Final = _REQUEST.read
-
-
-def response(
-    correlation_id: int,
-    version: int,
-    entries: Sequence[Entry] | None,
-    *,
-    throttle_ms: int = 0,
-    error_code: int = 0,
-    error_message: str | None = None,
-) -> bytes:
-    """Return a response."""
-    return _RESPONSE.write(
-        correlation_id,
-        version,
-        entries=entries,
-        throttle_ms=throttle_ms,
-        error_code=error_code,
-        error_message=error_message,
-    )
-
-
-parse_response: Final = _RESPONSE.read
+API: Final = Api(API_KEY, VERSIONS, DescribeClientQuotasRequest, DescribeClientQuotasResponse)
+request, parse_request = API.request, API.parse_request
+response, parse_response = API.response, API.parse_response

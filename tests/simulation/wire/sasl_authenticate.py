@@ -2,8 +2,8 @@
 
 from typing import Final, NamedTuple
 
+from tests.simulation.wire.api import Api
 from tests.simulation.wire.common import RequestHeader, WireError
-from tests.simulation.wire.layout import DATA, I16, I64, NULLABLE_STRING, Field, Request, Response
 
 API_KEY: Final = 36
 VERSIONS: Final = range(3)
@@ -17,22 +17,10 @@ class SaslAuthenticateRequest(NamedTuple):
 
 class SaslAuthenticateResponse(NamedTuple):
     correlation_id: int
-    error_code: int
-    error_message: str | None
-    token: bytes
+    error_code: int = 0
+    error_message: str | None = None
+    token: bytes = b""
     session_lifetime_ms: int = 0
-
-
-_REQUEST: Final = Request(API_KEY, VERSIONS, SaslAuthenticateRequest, Field("token", DATA))
-_RESPONSE: Final = Response(
-    API_KEY,
-    VERSIONS,
-    SaslAuthenticateResponse,
-    Field("error_code", I16),
-    Field("error_message", NULLABLE_STRING),
-    Field("token", DATA),
-    Field("session_lifetime_ms", I64, first=1),
-)
 
 
 def plain_token(user: str, password: str) -> bytes:
@@ -48,32 +36,6 @@ def parse_plain_token(token: bytes) -> tuple[str, str]:
     return parts[1].decode(), parts[2].decode()
 
 
-def request(correlation_id: int, version: int, client_id: str | None, token: bytes) -> bytes:
-    """Return a request."""
-    return _REQUEST.write(correlation_id, version, client_id, token=token)
-
-
-parse_request: Final = _REQUEST.read
-
-
-def response(
-    correlation_id: int,
-    version: int,
-    *,
-    error_code: int = 0,
-    error_message: str | None = None,
-    token: bytes = b"",
-    session_lifetime_ms: int = 0,
-) -> bytes:
-    """Return a response."""
-    return _RESPONSE.write(
-        correlation_id,
-        version,
-        error_code=error_code,
-        error_message=error_message,
-        token=token,
-        session_lifetime_ms=session_lifetime_ms,
-    )
-
-
-parse_response: Final = _RESPONSE.read
+API: Final = Api(API_KEY, VERSIONS, SaslAuthenticateRequest, SaslAuthenticateResponse)
+request, parse_request = API.request, API.parse_request
+response, parse_response = API.response, API.parse_response

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tests.simulation.wire.layout import I8, I32, I64, UUID, Array, Field, Struct
-
 ACCEPT: Final = 1
 RELEASE: Final = 2
 REJECT: Final = 3
@@ -28,10 +26,3 @@ class SharePartition(NamedTuple):
 class ShareTopic(NamedTuple):
     topic_id: bytes
     partitions: Sequence[SharePartition]
-
-
-_ACKNOWLEDGED: Final = Struct(
-    AcknowledgedBatch, Field("first_offset", I64), Field("last_offset", I64), Field("types", Array(I8))
-)
-_PARTITION: Final = Struct(SharePartition, Field("partition", I32), Field("acknowledged", Array(_ACKNOWLEDGED)))
-SHARE_TOPIC: Final = Struct(ShareTopic, Field("topic_id", UUID), Field("partitions", Array(_PARTITION)))

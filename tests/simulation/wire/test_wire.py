@@ -1,10 +1,10 @@
-"""Kio, which is generated from Kafka's message files, reads what the simulated actors write, to the same values.
+"""Kio's writer, which is generated from Kafka's message files, writes what the simulated actors write.
 
-Our parsers read it as well, and refuse all that is not whole.
+Kio's reader gives it back to them, and refuses all that is not whole.
 """
 
-import inspect
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 from types import ModuleType
@@ -13,102 +13,174 @@ from typing import Any
 import pytest
 from kio.index import load_request_schema
 from kio.schema.index import api_key_map, schema_name_map
+from kio.serial import entity_reader, entity_writer
 
-from tests.simulation.wire import api_versions, fetch, metadata, produce, sasl_authenticate
+from tests.simulation.wire import (
+    alter_client_quotas,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_client_quotas,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    init_producer_id,
+    join_group,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    produce,
+    sasl_authenticate,
+    sasl_handshake,
+    share_acknowledge,
+    share_fetch,
+)
+from tests.simulation.wire.api import response_body, response_schema
+from tests.simulation.wire.codec import Untyped, matched
 from tests.simulation.wire.common import (
+    Leader,
+    NodeEndpoint,
     RequestHeader,
     WireError,
-    correlation_id_of,
     is_flexible,
     parse_header,
     read_varint,
-    tagged_fields,
     varint,
 )
-from tests.simulation.wire.example import Example
-from tests.simulation.wire.examples import EXAMPLES
-from tests.simulation.wire.kio_values import read_request, read_response
 from tests.simulation.wire.records import Batch, appended, parse_batch, parse_batches, size_of_first, write_batch
 
 _ID = 7_654_321
-_NAMES = [f"{api.__name__.rpartition('.')[2]}-v{version}" for api, version, _, _ in EXAMPLES]
-_REQUESTS = pytest.mark.parametrize(
-    ("api", "version", "example"), [(api, version, request) for api, version, request, _ in EXAMPLES], ids=_NAMES
+# The first field of a request, and that of a response.
+FIRST = ("header", "correlation_id")
+_MODULES: list[ModuleType] = [
+    alter_client_quotas, api_versions, create_partitions, create_topics, delete_topics, describe_client_quotas, fetch,
+    find_coordinator, heartbeat, init_producer_id, join_group, metadata, offset_commit, offset_fetch, produce,
+    sasl_authenticate, sasl_handshake, share_acknowledge, share_fetch,
+]  # fmt: skip
+_CASES = [(module.API, version) for module in _MODULES for version in module.VERSIONS]
+_EACH = pytest.mark.parametrize(
+    ("api", "version"), _CASES, ids=[f"{api.request_class.__name__}-v{version}" for api, version in _CASES]
 )
-_RESPONSES = pytest.mark.parametrize(
-    ("api", "version", "example"), [(api, version, response) for api, version, _, response in EXAMPLES], ids=_NAMES
-)
 
 
-def request_frame(api: ModuleType, version: int, example: Example, client_id: str | None = "etl-é") -> bytes:
-    frame: bytes = api.request(_ID, version, client_id, **example.arguments)
-    return frame
+def example(schema: Untyped, named: Untyped, random: Random) -> Untyped:
+    """Return a named tuple at random. What the version lacks has its default."""
+    fields = [field for field in matched(schema, named) if field.at is not None]
+    return named(**{name: None for name in FIRST if name in named._fields},
+                 **{named._fields[field.at]: a_value(field, random) for field in fields})  # fmt: skip
 
 
-def response_frame(api: ModuleType, version: int, example: Example) -> bytes:
-    frame: bytes = api.response(_ID, version, **example.arguments)
-    return frame
+def a_value(field: Untyped, random: Random) -> Untyped:
+    if field.is_array:
+        return [one_value(field, random) for _ in range(random.randrange(4))]
+    return None if field.kafka == "string" and field.is_nullable and random.random() < 0.3 else one_value(field, random)
 
 
-def assert_same(found: Any, expected: Any, where: str = "") -> None:
-    """Compare all that kio has read. Fields that this version lacks may be expected, and are not looked at."""
-    if isinstance(found, dict):
-        for name in found:
-            assert_same(found[name], expected[name], f"{where}.{name}")
-    elif isinstance(found, list):
-        assert len(found) == len(expected), where
-        for index, pair in enumerate(zip(found, expected, strict=True)):
-            assert_same(*pair, f"{where}[{index}]")
+def one_value(field: Untyped, random: Random) -> Untyped:
+    if field.struct is not None:
+        return example(field.struct, field.named, random)
+    match field.kafka:
+        case "string":
+            return "".join(random.choices("aé", k=random.randrange(20)))
+        case "uuid":
+            return random.randbytes(16)
+        case "bytes" | "records":
+            return random.randbytes(random.randrange(200))
+        case "bool":
+            return random.random() < 0.5
+    return random.randrange(100)
+
+
+def examples(api: Untyped, version: int) -> list[tuple[Untyped, Untyped]]:
+    """Return requests and responses of a version, each with kio's class."""
+    random = Random(version)
+    request = load_request_schema(api.key, version), api.request_class
+    pairs = request, (response_schema(api.key, version), api.response_class)
+    return [(schema, example(schema, named, random)) for _ in range(5) for schema, named in pairs]
+
+
+def frame_of(api: Untyped, version: int, message: Untyped) -> bytes:
+    if isinstance(message, api.request_class):
+        frame: bytes = api.request(_ID, version, "etl-é", *message[1:])
     else:
-        # Kio has None for the id that stands for none.
-        assert (bytes(16) if found is None and isinstance(expected, bytes) else found) == expected, where
+        frame = api.response(_ID, version, *message[1:])
+    return frame
 
 
-@_REQUESTS
-def test_kio_reads_a_request_to_the_same_values(api: ModuleType, version: int, example: Example) -> None:
-    header, body = read_request(request_frame(api, version, example), api.API_KEY, version)
-    assert header == {
-        "request_api_key": api.API_KEY,
-        "request_api_version": version,
-        "correlation_id": _ID,
-        "client_id": "etl-é",
-    }
-    assert_same(body, example.expected)
+def parse_of(api: Untyped, version: int, message: Untyped) -> Callable[[bytes], Any]:
+    if isinstance(message, api.request_class):
+        parse: Callable[[bytes], Any] = api.parse_request
+    else:
+        parse = partial(api.parse_response, version=version)
+    return parse
 
 
-@_RESPONSES
-def test_kio_reads_a_response_to_the_same_values(api: ModuleType, version: int, example: Example) -> None:
-    frame = response_frame(api, version, example)
-    header, body = read_response(frame, api.API_KEY, version)
-    assert header == {"correlation_id": _ID}
-    assert correlation_id_of(frame) == _ID
-    assert_same(body, example.expected)
+@_EACH
+def test_kio_writes_the_same(api: Untyped, version: int) -> None:
+    for schema, message in examples(api, version):
+        frame = frame_of(api, version, message)
+        assert int.from_bytes(frame[:4]) == len(frame) - 4
+        header, size = entity_reader(schema.__header_schema__)(frame, 4)
+        assert header.correlation_id == _ID
+        body = entity_reader(schema)(frame, 4 + size)[0]
+        written = io.BytesIO()
+        entity_writer(schema.__header_schema__)(written, header)
+        entity_writer(schema)(written, body)
+        assert written.getvalue() == frame[4:]
 
 
-def rewritten(write: Callable[..., bytes], leading: tuple[Any, ...], parsed: Any) -> bytes:
-    """Write again what has been parsed: kio has said that what was written is right, so what was parsed is."""
-    known = inspect.signature(write).parameters
-    values = parsed._asdict()
-    return write(
-        *leading, **{name: value for name, value in values.items() if name in known and name != "correlation_id"}
+@_EACH
+def test_what_was_written_is_read_again(api: Untyped, version: int) -> None:
+    for _, message in examples(api, version):
+        frame = frame_of(api, version, message)
+        assert parse_of(api, version, message)(frame)[1:] == message[1:]
+
+
+def places(schema: Untyped, named: Untyped) -> Iterator[tuple[Untyped, str]]:
+    """Yield each field of a named tuple that one of kio's stands for, and those of the structs in it."""
+    for field in matched(schema, named):
+        if field.at is not None:
+            yield named, named._fields[field.at]
+        if field.named is not None:
+            yield from places(field.struct, field.named)
+
+
+@pytest.mark.parametrize("module", _MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_each_field_is_one_of_kios_in_some_version(module: ModuleType) -> None:
+    api = module.API
+    found = {place for version in api.versions for schema, message in examples(api, version)
+             for place in places(schema, type(message))}  # fmt: skip
+    for named in {named for named, _ in found}:
+        assert {name for each, name in found if each is named} == set(named._fields) - set(FIRST)
+
+
+def test_the_same_name_stands_for_the_right_one_of_several() -> None:
+    partition = fetch.FetchedPartition(1, b"records", 6, 50, 49, 48, 2, Leader(6, 7))
+    body = response_body(fetch.response(_ID, 12, [fetch.FetchedTopic("t", [partition])]), 1, 12)
+    (found,) = body.responses[0].partitions
+    assert (body.responses[0].topic, found.partition_index, found.records, found.error_code) == ("t", 1, b"records", 6)
+    assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (50, 49, 48)
+    assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (6, 7)
+    assert (found.preferred_read_replica, found.aborted_transactions) == (2, ())
+
+    described = metadata.Partition(1, 2, [2, 3, 4], [2, 4], 8, 9, [3])
+    body = response_body(
+        metadata.response(_ID, 9, [NodeEndpoint(4, "b4", 9092)], [metadata.Topic("t", [described])]), 3, 9
     )
+    found = body.topics[0].partitions[0]
+    assert (found.partition_index, found.leader_id, found.leader_epoch, found.error_code) == (1, 2, 8, 9)
+    assert (found.replica_nodes, found.isr_nodes, found.offline_replicas) == ((2, 3, 4), (2, 4), (3,))
 
 
-@_REQUESTS
-def test_our_parser_reads_a_request_to_the_same_values(api: ModuleType, version: int, example: Example) -> None:
-    frame = request_frame(api, version, example)
-    parsed = api.parse_request(frame)
-    assert parsed.header == parse_header(frame)
-    assert parsed.header[:4] == (api.API_KEY, version, _ID, "etl-é")
-    assert rewritten(api.request, (_ID, version, "etl-é"), parsed) == frame
-
-
-@_RESPONSES
-def test_our_parser_reads_a_response_to_the_same_values(api: ModuleType, version: int, example: Example) -> None:
-    frame = response_frame(api, version, example)
-    parsed = api.parse_response(frame, version)
-    assert parsed.correlation_id == _ID
-    assert rewritten(api.response, (_ID, version), parsed) == frame
+def test_a_fetch_response_may_hide_its_endpoints() -> None:
+    endpoints = [NodeEndpoint(4, "b4", 9092)]
+    frame = fetch.response(_ID, 16, [], endpoints=endpoints)
+    at = frame.rindex(b"\1\0", 0, frame.index(b"b4"))
+    hidden = frame[: at + 1] + b"\x7f" + frame[at + 2 :]
+    assert fetch.parse_response(frame, 16).endpoints == endpoints
+    assert fetch.parse_response(hidden, 16).endpoints == []
+    assert response_body(hidden, 1, 16).hidden_endpoints == response_body(frame, 1, 16).node_endpoints
 
 
 def resized(frame: bytes) -> bytes:
@@ -116,12 +188,10 @@ def resized(frame: bytes) -> bytes:
     return (len(frame) - 4).to_bytes(4, "big") + frame[4:]
 
 
-def parsers() -> list[tuple[Callable[[bytes], object], bytes]]:
-    both: list[tuple[Callable[[bytes], object], bytes]] = []
-    for api, version, request, response in EXAMPLES:
-        both.append((api.parse_request, request_frame(api, version, request)))
-        both.append((partial(api.parse_response, version=version), response_frame(api, version, response)))
-    return both
+def parsers() -> Iterator[tuple[Callable[[bytes], object], bytes]]:
+    for api, version in _CASES:
+        for _, message in examples(api, version)[:2]:
+            yield parse_of(api, version, message), frame_of(api, version, message)
 
 
 def test_a_frame_that_lacks_bytes_or_has_one_too_many_is_refused() -> None:
@@ -141,7 +211,7 @@ def test_a_damaged_frame_is_read_or_refused_but_nothing_else_is_raised() -> None
     for parse, frame in parsers():
         for _ in range(60):
             damaged = bytearray(frame)
-            damaged[random.randrange(4, len(frame))] = random.choice((0, 1, 0x7F, 0x80, 0xFF))
+            damaged[random.randrange(4, len(frame))] = random.choice((0, 1))
             try:
                 parse(bytes(damaged))
             except WireError:
@@ -162,7 +232,8 @@ def test_a_request_of_another_api_or_version_is_refused() -> None:
 def test_each_client_id_is_read_from_both_headers(client_id: str | None) -> None:
     for version in (8, 9):
         frame = produce.request(_ID, version, client_id, [])
-        assert read_request(frame, 0, version)[0]["client_id"] == client_id
+        schema = load_request_schema(produce.API_KEY, version)
+        assert entity_reader(schema.__header_schema__)(frame, 4)[0].client_id == client_id
         assert parse_header(frame)[:4] == RequestHeader(0, version, _ID, client_id, 0)[:4]
 
 
@@ -171,19 +242,33 @@ def test_each_api_of_kafka_is_flexible_from_the_version_that_kio_says() -> None:
     assert [pair for pair in versions if is_flexible(*pair) != load_request_schema(*pair).__flexible__] == []
 
 
+def test_a_coordinator_is_one_of_a_list_in_each_version() -> None:
+    for version in find_coordinator.VERSIONS:
+        key = "g" if version >= 4 else ""
+        found = [find_coordinator.Coordinator(key, 4, "b4", 9092, 15, "none" if version else None)]
+        assert find_coordinator.parse_request(find_coordinator.request(_ID, version, "c", ["g"])).keys == ["g"]
+        frame = find_coordinator.response(_ID, version, found)
+        assert find_coordinator.parse_response(frame, version).coordinators == found
+
+
+def test_topics_to_delete_have_names_in_each_version() -> None:
+    doomed = [delete_topics.DoomedTopic("a"), delete_topics.DoomedTopic("b")]
+    for version in delete_topics.VERSIONS:
+        assert delete_topics.parse_request(delete_topics.request(_ID, version, "c", doomed)).topics == doomed
+
+
 def test_a_request_for_all_topics_differs_from_one_for_none() -> None:
     for version in metadata.VERSIONS:
         everything: tuple[list[metadata.AskedTopic] | None, ...] = (None, [])
         for topics in everything:
             frame = metadata.request(_ID, version, "c", topics)
-            assert read_request(frame, 3, version)[1]["topics"] == topics
             assert metadata.parse_request(frame).topics == topics
 
 
 def test_the_answer_to_an_unknown_version_of_api_versions_is_read_as_v0() -> None:
     frame = api_versions.response(_ID, 0, {18: (0, 3)}, error_code=api_versions.UNSUPPORTED_VERSION)
     response = api_versions.parse_response(frame, 4)
-    assert (response.error_code, response.apis) == (35, {18: (0, 3)})
+    assert (response.error_code, response.apis) == (35, [(18, 0, 3)])
 
 
 def test_a_varint_of_each_length_is_read_as_it_was_written() -> None:
@@ -191,13 +276,6 @@ def test_a_varint_of_each_length_is_read_as_it_was_written() -> None:
         assert read_varint(varint(value) + b"x", 0) == (value, len(varint(value)))
     with pytest.raises(WireError):
         read_varint(b"\x80\x80\x80\x80\x80\x01", 0)
-
-
-def test_a_tagged_field_that_nobody_knows_is_refused() -> None:
-    frame = produce.response(_ID, 10, [])
-    assert frame[-1:] == b"\0"
-    with pytest.raises(WireError, match="unknown tagged fields"):
-        produce.parse_response(resized(frame[:-1] + tagged_fields({1: b"x"})), 10)
 
 
 def test_a_token_of_plain_is_read_as_it_was_written() -> None:
