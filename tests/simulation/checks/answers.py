@@ -14,7 +14,7 @@ from tests.simulation.checks.same import (
 )
 from tests.simulation.checks.settings import SETTLE_MS
 from tests.simulation.wire import api_versions, fetch, produce
-from tests.simulation.wire.api import response_body
+from tests.simulation.wire.api import whole_response
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -144,7 +144,7 @@ class Answers(Check):
         if not self.world.settings.hides_addresses:
             return
         if api_key in _ADDRESSED or any(host in response for host in _IN_BYTES):
-            own = [host for host in hosts(response_body(response, api_key, version)) if host.startswith(_BROKERS)]
+            own = [host for host in hosts(whole_response(response, api_key, version)) if host.startswith(_BROKERS)]
             if own:
                 self.world.fail(self.name, f"the response to {exchange} has the address of a broker: {own}")
 

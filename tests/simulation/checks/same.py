@@ -1,13 +1,11 @@
 """Compares a frame before and after the proxy, apart from the fields that the proxy may edit."""
 
-from dataclasses import fields, is_dataclass, replace
-from functools import cache
 from struct import Struct
 from typing import Final
 
 from tests.simulation.checks import frames
-from tests.simulation.wire.api import response_body
-from tests.simulation.wire.codec import Untyped
+from tests.simulation.wire.api import whole_response
+from tests.simulation.wire.schema import Untyped
 
 _INT32: Final = Struct(">i").unpack_from
 _WITHOUT_SESSION: Final = -1
@@ -23,27 +21,27 @@ _ADDRESSED: Final = (
 _EDITED_FIELDS: Final = frozenset({"host", "port", "throttle_time"})
 
 
-@cache
-def _fields(kind: type) -> tuple[str, ...]:
-    """Return the names of the fields of one of kio's classes, or of none if it is another class."""
-    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
-
-
 def unedited(value: Untyped) -> Untyped:
-    """Return what kio has read of a response without the fields that the proxy may edit."""
-    if isinstance(value, tuple):
-        return [unedited(each) for each in value]
-    names = _fields(value.__class__)
-    return [unedited(getattr(value, name)) for name in names if name not in _EDITED_FIELDS] if names else value
+    """Return a response without the fields that the proxy may edit."""
+    if not isinstance(value, list | tuple):
+        return value
+    names = getattr(value, "_fields", None)
+    if names is None:
+        return [unedited(part) for part in value]
+    return [unedited(part) for name, part in zip(names, value, strict=True) if name not in _EDITED_FIELDS]
 
 
 def hosts(value: Untyped) -> list[str]:
     """Return the hosts of all brokers in a response, but not those that no client finds."""
-    if isinstance(value, tuple):
-        return [host for each in value for host in hosts(each)]
-    names = _fields(value.__class__)
-    own = [value.host] if "host" in names else []
-    return own + [host for name in names if name != "hidden_endpoints" for host in hosts(getattr(value, name))]
+    if not isinstance(value, list | tuple):
+        return []
+    found: list[str] = []
+    for name, part in zip(getattr(value, "_fields", ("",) * len(value)), value, strict=True):
+        if name == "host":
+            found.append(part)
+        elif name != "hidden_endpoints":
+            found += hosts(part)
+    return found
 
 
 def is_same_response(before: bytes, after: bytes, api_key: int, version: int) -> bool:
@@ -59,10 +57,10 @@ def is_same_response(before: bytes, after: bytes, api_key: int, version: int) ->
         return before[4:10] == after[4:10]  # which versions are offered is the proxy's business
     if api_key not in _ADDRESSED:
         return False
-    old, new = response_body(before, api_key, version), response_body(after, api_key, version)
+    old, new = whole_response(before, api_key, version), whole_response(after, api_key, version)
     if api_key == frames.FETCH and version >= _FIRST_ENDPOINTS and not new.node_endpoints:
         # The proxy hides them in a response that it streams.
-        old = replace(old, node_endpoints=(), hidden_endpoints=old.node_endpoints)
+        old = old._replace(node_endpoints=None, hidden_endpoints=old.node_endpoints)
     return bool(unedited(old) == unedited(new))
 
 

@@ -6,11 +6,9 @@ from functools import cache, partial
 from typing import Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 from kio.index import load_request_schema, load_response_schema
-from kio.serial import entity_reader
-from kio.serial.errors import SerialError
 
-from tests.simulation.wire.codec import Get, Put, Untyped, getters, writer
 from tests.simulation.wire.common import (
+    DAMAGES,
     RequestHeader,
     WireError,
     framed,
@@ -19,6 +17,9 @@ from tests.simulation.wire.common import (
     request_header,
     response_header,
 )
+from tests.simulation.wire.reading import Read, reader
+from tests.simulation.wire.schema import Untyped, whole
+from tests.simulation.wire.writing import Put, writer
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -29,14 +30,25 @@ _FETCH: Final = 1
 _FIRST_ENDPOINTS: Final = 16
 # In a Fetch response that the proxy streams, it hides the endpoints by this tag, which no client knows.
 _HIDDEN: Final = 127
+# Of a request that is written: its header is written apart.
+_NO_HEADER: Final = RequestHeader(0, 0, 0, None, 0)
 
 
 class _Version(NamedTuple):
-    """A request or a response in one version. ``gets`` are for the fields behind the first."""
+    """A request or a response in one version."""
 
-    schema: Untyped
-    write: Put
-    gets: list[Get]
+    put: Put
+    reader: Read
+
+    def read(self, frame: bytes, at: int, *front: object) -> Untyped:
+        """Return what the body of a frame has, behind the value in front, if there is one."""
+        try:
+            message, end = self.reader(frame, at, *front)
+        except DAMAGES as error:
+            raise WireError(f"{error!r} in {frame[:40]!r}") from error
+        if end != len(frame):
+            raise WireError(f"the last field ends at {end}, the frame at {len(frame)}")
+        return message
 
 
 class Api(Generic[P, RequestT, Q, ResponseT]):
@@ -69,15 +81,14 @@ class Api(Generic[P, RequestT, Q, ResponseT]):
         if version not in self.versions:
             raise WireError(f"API {self.key} v{version}")
         schema = load(self.key, version)
-        return _Version(schema, writer(schema, made_of), getters(schema, made_of)[1:])
+        return _Version(writer(schema, made_of), reader(schema, made_of))
 
     def request(
         self, correlation_id: int, version: int, client_id: str | None, /, *args: P.args, **values: P.kwargs
     ) -> bytes:
         """Return the frame of a request."""
         parts = [request_header(self.key, version, correlation_id, client_id)]
-        header = RequestHeader(self.key, version, correlation_id, client_id, 0)
-        self._of_request(version).write(parts, self.request_class(header, *args, **values))
+        self._of_request(version).put(parts, self.request_class(_NO_HEADER, *args, **values))
         return framed(parts)
 
     def parse_request(self, frame: bytes) -> RequestT:
@@ -85,24 +96,20 @@ class Api(Generic[P, RequestT, Q, ResponseT]):
         header = parse_header(frame)
         if header.api_key != self.key:
             raise WireError(f"API {header.api_key} v{header.api_version} where API {self.key} was expected")
-        schema, _, gets = self._of_request(header.api_version)
-        body = _body(schema, frame, header.body_at)
-        make: Callable[..., RequestT] = self.request_class
-        return make(header, *[get(body) for get in gets])
+        read: Callable[..., RequestT] = self._of_request(header.api_version).read
+        return read(frame, header.body_at, header)
 
     def response(self, correlation_id: int, version: int, /, *args: Q.args, **values: Q.kwargs) -> bytes:
         """Return the frame of a response."""
         parts = [response_header(self.key, version, correlation_id)]
-        self._of_response(version).write(parts, self.response_class(correlation_id, *args, **values))
+        self._of_response(version).put(parts, self.response_class(correlation_id, *args, **values))
         return framed(parts)
 
     def parse_response(self, frame: bytes, version: int) -> ResponseT:
         """Read the frame of a response."""
-        schema, _, gets = self._of_response(version)
+        read: Callable[..., ResponseT] = self._of_response(version).read
         correlation_id, at = open_response(frame, self.key, version)
-        body = _body(schema, frame, at)
-        make: Callable[..., ResponseT] = self.response_class
-        return make(correlation_id, *[get(body) for get in gets])
+        return read(frame, at, correlation_id)
 
 
 @cache
@@ -116,16 +123,13 @@ def response_schema(api_key: int, version: int) -> Untyped:
     return make_dataclass(schema.__name__, [hidden], bases=(schema,), frozen=True, slots=True, kw_only=True)
 
 
-def response_body(frame: bytes, api_key: int, version: int) -> Untyped:
-    """Return all that a response has, as an instance of kio's class."""
-    return _body(response_schema(api_key, version), frame, open_response(frame, api_key, version)[1])
+@cache
+def _whole_version(api_key: int, version: int) -> _Version:
+    schema = response_schema(api_key, version)
+    named = whole(schema)
+    return _Version(writer(schema, named), reader(schema, named))
 
 
-def _body(schema: Untyped, frame: bytes, at: int) -> Untyped:
-    try:
-        body, size = entity_reader(schema)(frame, at)
-    except (SerialError, ValueError, LookupError) as error:
-        raise WireError(f"no {schema.__name__} v{schema.__version__}: {error!r}") from error
-    if at + size != len(frame):
-        raise WireError(f"the last field ends at {at + size}, the frame at {len(frame)}")
-    return body
+def whole_response(frame: bytes, api_key: int, version: int) -> Untyped:
+    """Return all fields that the body of a response has, by kio's names."""
+    return _whole_version(api_key, version).read(frame, open_response(frame, api_key, version)[1])
