@@ -26,9 +26,14 @@ Buffer = bytes | memoryview
 # The code that MessageGenerator generates for Kafka refuses longer strings in both encodings (Short.MAX_VALUE).
 MAX_STRING_BYTES: Final = 0x7FFF
 
+NO_TAGS: Final = b"\0"
+NULL_UUID: Final = bytes(16)
+NULL_ARRAY: Final = -1
+
 _LENGTH: Final = Struct(">h")
+_COUNT: Final = Struct(">i")
 _INT16: Final = _LENGTH.unpack_from
-_INT32: Final = Struct(">i").unpack_from
+_INT32: Final = _COUNT.unpack_from
 
 
 def read_int16(data: Buffer, offset: int) -> tuple[int, int]:
@@ -163,3 +168,13 @@ def _bounded(data: Buffer, offset: int, count: int) -> tuple[int, int]:
     if count > len(data) - offset:
         raise MalformedLength(f"an array has {count} elements in {len(data) - offset} bytes")
     return max(count, 0), offset
+
+
+def written_count(count: int, *, is_flexible: bool) -> bytes:
+    """Encode the number of elements of an array. If ``count`` is ``NULL_ARRAY``, encode a null array."""
+    return write_uvarint(count + 1) if is_flexible else _COUNT.pack(count)
+
+
+def framed(*parts: Buffer) -> bytes:
+    """Return a whole frame, which consists of its size field and the given parts."""
+    return b"".join([_COUNT.pack(sum(map(len, parts))), *parts])

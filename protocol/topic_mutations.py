@@ -1,46 +1,19 @@
 """Reads and rewrites CreateTopics (key 19, v0-7), DeleteTopics (20, v0-6) and CreatePartitions (37, v0-3).
 
-    CreateTopics       array of { string name, int32 num_partitions, int16 replication_factor,
-                                  array of { int32 partition, array of int32 broker_id },
-                                  array of { string name, string value } }
-                       int32 timeout_ms, [v1+ bool validate_only]
-    CreatePartitions   array of { string name, int32 count, array of { array of int32 broker_id } }
-                       int32 timeout_ms, bool validate_only
-    DeleteTopics       v0-5 array of string | v6 array of { string name, uuid topic_id }
-                       int32 timeout_ms
+All functions take whole frames. A topic's entry is kept as a range of bytes, so that it can be copied unchanged to a
+frame with fewer topics.
 
-    CreateTopics       [v2+ int32 throttle_time_ms]
-    response           array of { string name, [v7 uuid topic_id], int16 error_code, [v1+ string error_message]
-                                  [v5+ int32 num_partitions, int16 replication_factor,
-                                       array of { string name, string value, bool, int8, bool },
-                                       tag 0: topic_config_error_code] }
-    CreatePartitions   int32 throttle_time_ms, array of { string name, int16 error_code, string error_message }
-    response
-    DeleteTopics       [v1+ int32 throttle_time_ms]
-    response           array of { string name, [v6 uuid topic_id], int16 error_code, [v5+ string error_message] }
-
-From CreateTopics v5, CreatePartitions v2 and DeleteTopics v4 on, strings and arrays are compact and each structure ends
-with tags. All functions take whole frames. A topic's entry is kept as a range of bytes, so that it can be copied
-unchanged to a frame with fewer topics.
-
-Source: ``*Request.json`` and ``*Response.json`` in Apache Kafka 4.x, and 3.9 for old versions; KIP-599.
+Source: KIP-599.
 """
 
 from collections import deque
-from collections.abc import Callable, Set
+from collections.abc import Iterable, Set
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, NEVER, ApiKey, is_flexible
-from kafka_quota_proxy.protocol.field_reader import FieldReader, read_whole_head, request_reader, response_reader
-from kafka_quota_proxy.protocol.field_writer import (
-    NULL_UUID,
-    FieldWriter,
-    framed,
-    response_writer,
-    written_count,
-)
-from kafka_quota_proxy.protocol.primitives import skip_compact_string, skip_tags
+from kafka_quota_proxy.protocol import codec
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
+from kafka_quota_proxy.protocol.primitives import NULL_UUID, framed, written_count
 
 # A topic's name in UTF-8, or its id.
 Topic = bytes | UUID
@@ -58,10 +31,6 @@ THROTTLING_QUOTA_EXCEEDED_MESSAGE: Final = b"The throttling quota has been excee
 
 # The first versions whose clients know THROTTLING_QUOTA_EXCEEDED and can be refused with it (KIP-599).
 FIRST_REFUSABLE_VERSION: Final[dict[int, int]] = {_CREATE: 6, _GROW: 3, _DELETE: 5}
-_FIRST_THROTTLE: Final = {_CREATE: 2, _GROW: 0, _DELETE: 1}
-_FIRST_MESSAGE: Final = {_CREATE: 1, _GROW: 0, _DELETE: 5}
-_FIRST_RESULT_ID: Final = {_CREATE: 7, _GROW: NEVER, _DELETE: 6}
-_CREATE_FIRST_DETAILS: Final = 5
 _UNKNOWN: Final = -1
 _MAX_INT32: Final = 2**31 - 1
 
@@ -112,13 +81,14 @@ class TopicResult(NamedTuple):
 class MutationResponse(NamedTuple):
     """A CreateTopics, CreatePartitions or DeleteTopics response.
 
-    ``throttle_at`` is the offset of throttle_time_ms in the frame, or of the array of results if the version lacks
-    throttle_time_ms. The array of results ends at the offset ``results_end``.
+    The field throttle_time_ms consists of the bytes from the offset ``throttle_at`` to ``results_at``, which are equal
+    if the version lacks the field. The array of results consists of those from ``results_at`` to ``results_end``.
     """
 
     throttle_time_ms: int
     results: tuple[TopicResult, ...]
     throttle_at: int
+    results_at: int
     results_end: int
 
 
@@ -132,22 +102,25 @@ def is_mutation(api_key: int, api_version: int) -> bool:
 
 def read_request(frame: bytes) -> MutationRequest:
     """Read a whole request for which ``is_mutation`` is true."""
-    head = read_whole_head(frame)
-    api_key, api_version = head.api_key, head.api_version
-    reader = request_reader(frame, head)
-    read_topic = _READ_TOPIC[api_key]
-    topics = []
-    for _ in range(reader.count()):
-        begin = reader.at
-        topic, partitions = read_topic(reader, api_version)
-        topics.append(TopicMutation(topic, partitions, begin, reader.at))
-    topics_end = reader.at
-    reader.skip(4)  # timeout_ms
-    has_validate_only = api_key == _GROW or (api_key == _CREATE and api_version >= 1)
-    validate_only = has_validate_only and reader.boolean()
-    reader.expect_end()
+    api_key = int.from_bytes(frame[4:6])
+    head, values = codec.read_request(frame, api_key)
+    validate_only = False
+    if api_key == _CREATE:
+        topics, topics_end, _, validate_only = values
+        topics = [(begin, name, len(assigned) or count) for begin, name, count, _, assigned, _ in topics]
+    elif api_key == _GROW:
+        topics, topics_end, _, validate_only = values
+    else:
+        topics, names, topics_end, _ = values
+        topics = [(begin, UUID(bytes=topic_id) if name is None else name, 0) for begin, name, topic_id in topics or ()]
+        topics += ((begin, name, 0) for begin, name in names or ())
+    ends = [*(topic[0] for topic in topics[1:]), topics_end]
+    mutations = tuple(
+        TopicMutation(topic, partitions, begin, end)
+        for (begin, topic, partitions, *_), end in zip(topics, ends, strict=False)
+    )
     return MutationRequest(
-        api_key, api_version, head.correlation_id, tuple(topics), validate_only, head.body, topics_end
+        api_key, head.api_version, head.correlation_id, mutations, bool(validate_only), head.body, topics_end
     )
 
 
@@ -164,61 +137,27 @@ def without_topics(frame: bytes, request: MutationRequest, left_out: Set[Topic])
     )
 
 
-def _read_created_topic(reader: FieldReader, api_version: int) -> tuple[Topic, int]:
-    name = reader.string()
-    num_partitions = reader.int32()
-    reader.skip(2)  # replication_factor
-    assigned = reader.count()
-    for _ in range(assigned):
-        reader.skip(4)  # partition
-        reader.skip_fixed_elements(4)  # broker_id
-        reader.skip_tags()
-    for _ in range(reader.count()):
-        reader.string()  # a config's name
-        reader.nullable_string()  # its value
-        reader.skip_tags()
-    reader.skip_tags()
-    return name, assigned or num_partitions
-
-
-def _read_grown_topic(reader: FieldReader, api_version: int) -> tuple[Topic, int]:
-    name = reader.string()
-    count = reader.int32()
-    for _ in range(reader.count()):
-        reader.skip_fixed_elements(4)
-        reader.skip_tags()
-    reader.skip_tags()
-    return name, count
-
-
-def _read_deleted_topic(reader: FieldReader, api_version: int) -> tuple[Topic, int]:
-    if api_version < 6:
-        return reader.string(), 0
-    name = reader.nullable_string()
-    topic_id = UUID(bytes=reader.raw(16))
-    reader.skip_tags()
-    return topic_id if name is None else name, 0
-
-
-_READ_TOPIC: Final[dict[int, Callable[[FieldReader, int], tuple[Topic, int]]]] = {
-    _CREATE: _read_created_topic,
-    _GROW: _read_grown_topic,
-    _DELETE: _read_deleted_topic,
-}
-
-
 # -- responses
 
 
 def read_response(frame: bytes, api_key: int, api_version: int) -> MutationResponse:
     """Read a whole response to a request for which ``is_mutation`` is true."""
-    reader = response_reader(frame, api_key, api_version)
-    throttle_at = reader.at
-    throttle_time_ms = reader.int32() if api_version >= _FIRST_THROTTLE[api_key] else 0
-    results = [_read_result(reader, api_key, api_version) for _ in range(reader.count())]
-    results_end = reader.at
-    reader.expect_end()
-    return MutationResponse(throttle_time_ms, tuple(results), throttle_at, results_end)
+    throttle_at, throttle_time_ms, results_at, entries, results_end = codec.read_response(frame, api_key, api_version)
+    results = []
+    for entry, end in zip(entries, [*(entry[0] for entry in entries[1:]), results_end], strict=False):
+        begin, name, topic_id, error_code, *rest = (*entry[:2], None, *entry[2:]) if api_key == _GROW else entry
+        partitions = rest[1] if api_key == _CREATE else None
+        results.append(
+            TopicResult(
+                name,
+                UUID(bytes=topic_id) if topic_id and topic_id != NULL_UUID else None,
+                error_code,
+                _UNKNOWN if partitions is None else partitions,
+                begin,
+                end,
+            )
+        )
+    return MutationResponse(throttle_time_ms or 0, tuple(results), throttle_at, results_at, results_end)
 
 
 def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Topic], *, throttle_time_ms: int) -> bytes:
@@ -230,18 +169,22 @@ def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Top
     """
     api_key, api_version = request.api_key, request.api_version
     response = read_response(frame, api_key, api_version)
-    writer = FieldWriter(is_flexible=is_flexible(api_key, api_version))
-    writer.raw(frame[4 : response.throttle_at])
-    _write_throttle_time(writer, request, max(throttle_time_ms, response.throttle_time_ms))
+    own_frame = _refusal(request, refused, max(throttle_time_ms, response.throttle_time_ms))
+    own = read_response(own_frame, api_key, api_version)
+    refusals = dict(zip(refused, own.results, strict=True))
     entries = _in_order_of_request(request, response, refused)
-    writer.count(len(entries))
-    for entry in entries:
-        if isinstance(entry, TopicResult):
-            writer.raw(frame[entry.begin : entry.end])
-        else:
-            _write_refused(writer, request, entry)
-    writer.raw(frame[response.results_end :])
-    return writer.frame()
+    return framed(
+        frame[4 : response.throttle_at],
+        own_frame[own.throttle_at : own.results_at],
+        written_count(len(entries), is_flexible=is_flexible(api_key, api_version)),
+        *(
+            frame[entry.begin : entry.end]
+            if isinstance(entry, TopicResult)
+            else own_frame[refusals[entry].begin : refusals[entry].end]
+            for entry in entries
+        ),
+        frame[response.results_end :],
+    )
 
 
 def refuse_all_topics(
@@ -251,47 +194,8 @@ def refuse_all_topics(
 
     Clients know THROTTLING_QUOTA_EXCEEDED from ``FIRST_REFUSABLE_VERSION`` on.
     """
-    writer = response_writer(request.correlation_id, request.api_key, request.api_version)
-    _write_throttle_time(writer, request, throttle_time_ms)
     topics = dict.fromkeys(mutation.topic for mutation in request.topics)
-    writer.count(len(topics))
-    for topic in topics:
-        _write_refused(writer, request, topic, error_code)
-    writer.no_tags()
-    return writer.frame()
-
-
-def _read_result(reader: FieldReader, api_key: int, api_version: int) -> TopicResult:
-    begin = reader.at
-    # The name can be null in DeleteTopics v6 only, but a null would be encoded in the same way in all versions.
-    name = reader.nullable_string()
-    topic_id = None
-    if api_version >= _FIRST_RESULT_ID[api_key]:
-        id_bytes = reader.raw(16)
-        topic_id = None if id_bytes == NULL_UUID else UUID(bytes=id_bytes)
-    error_code = reader.int16()
-    if api_version >= _FIRST_MESSAGE[api_key]:
-        reader.nullable_string()  # error_message
-    partitions = _UNKNOWN
-    if api_key == _CREATE and api_version >= _CREATE_FIRST_DETAILS:
-        partitions = reader.int32()
-        reader.skip(2)  # replication_factor
-        _skip_configs(reader)
-    reader.skip_tags()
-    return TopicResult(name, topic_id, error_code, partitions, begin, reader.at)
-
-
-def _skip_configs(reader: FieldReader) -> None:
-    """Step over the configs of a topic in a CreateTopics response (v5+).
-
-    This has to be fast, because a topic has some 30 configs.
-    """
-    data, count = reader.data, reader.count()
-    at = reader.at
-    for _ in range(count):
-        at = skip_compact_string(data, skip_compact_string(data, at)) + 1 + 1 + 1
-        at = at + 1 if at < len(data) and data[at] == 0 else skip_tags(data, at)
-    reader.at = at
+    return _refusal(request, topics, throttle_time_ms, error_code)
 
 
 def _in_order_of_request(
@@ -318,24 +222,20 @@ def _in_order_of_request(
     return ordered
 
 
-def _write_refused(
-    writer: FieldWriter, request: MutationRequest, topic: Topic, error_code: int = THROTTLING_QUOTA_EXCEEDED
-) -> None:
-    """Write the result for a topic that is refused."""
-    api_key, api_version = request.api_key, request.api_version
-    writer.string(topic if isinstance(topic, bytes) else None)
-    if api_version >= _FIRST_RESULT_ID[api_key]:
-        writer.raw(topic.bytes if isinstance(topic, UUID) else NULL_UUID)
-    writer.int16(error_code)
-    if api_version >= _FIRST_MESSAGE[api_key]:
-        writer.string(THROTTLING_QUOTA_EXCEEDED_MESSAGE if error_code == THROTTLING_QUOTA_EXCEEDED else None)
-    if api_key == _CREATE and api_version >= _CREATE_FIRST_DETAILS:
-        writer.int32(_UNKNOWN)  # num_partitions
-        writer.int16(_UNKNOWN)  # replication_factor
-        writer.count(0)  # configs
-    writer.no_tags()
-
-
-def _write_throttle_time(writer: FieldWriter, request: MutationRequest, throttle_time_ms: int) -> None:
-    if request.api_version >= _FIRST_THROTTLE[request.api_key]:
-        writer.int32(min(throttle_time_ms, _MAX_INT32))
+def _refusal(
+    request: MutationRequest,
+    topics: Iterable[Topic],
+    throttle_time_ms: int,
+    error_code: int = THROTTLING_QUOTA_EXCEEDED,
+) -> bytes:
+    """Return a response that refuses these topics."""
+    api_key = request.api_key
+    message = THROTTLING_QUOTA_EXCEEDED_MESSAGE if error_code == THROTTLING_QUOTA_EXCEEDED else None
+    entries = []
+    for topic in topics:
+        name, topic_id = (topic, NULL_UUID) if isinstance(topic, bytes) else (None, topic.bytes)
+        ids = () if api_key == _GROW else (topic_id,)
+        details = (_UNKNOWN, _UNKNOWN, ()) if api_key == _CREATE else ()
+        entries.append((None, name, *ids, error_code, message, *details))
+    values = (None, min(throttle_time_ms, _MAX_INT32), None, entries, None)
+    return codec.write_response(api_key, request.api_version, request.correlation_id, values)

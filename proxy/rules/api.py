@@ -23,8 +23,8 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_alter_response,
     write_describe_response,
 )
+from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
 from kafka_quota_proxy.proxy.rules.alter import refuse_alter
 from kafka_quota_proxy.proxy.rules.codec import RequestedChanges
 from kafka_quota_proxy.proxy.rules.describe import refuse_describe

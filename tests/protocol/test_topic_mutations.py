@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
+from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
 from kafka_quota_proxy.protocol.errors import ProtocolError, TooManyElements, TrailingBytes, Truncated
-from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
-from kafka_quota_proxy.protocol.field_writer import framed, written_count
+from kafka_quota_proxy.protocol.primitives import framed, written_count
 from kafka_quota_proxy.protocol.topic_mutations import (
     FIRST_REFUSABLE_VERSION,
     THROTTLING_QUOTA_EXCEEDED,

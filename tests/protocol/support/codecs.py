@@ -14,6 +14,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
+from kafka_quota_proxy.protocol.messages import MESSAGES
 from tests.protocol.support import broker_lists, kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import NOTHING, Untyped
 
@@ -151,6 +152,18 @@ def codecs(kind: str, api_key: int, first_version: int = 0) -> list[Codec]:
     olds = [KafkaPython(kind, api_key, version) for version in range(first_version, HIGHEST_VERSION[api_key] + 1)]
     known = [version for key, version in kio_messages.api_versions() if key == api_key and version >= first_version]
     return [*olds, *(Kio(kind, api_key, version) for version in known)]
+
+
+def every_message() -> list[Codec]:
+    """Return a codec for each message of the proxy's table in each version: kio, or kafka-python for old versions."""
+    found: list[Codec] = []
+    for key, is_response in MESSAGES:
+        kind = "response" if is_response else "request"
+        news = [version for api_key, version in kio_messages.api_versions() if api_key == key]
+        olds = [version for cls, version in kafka_python_messages.messages(kind) if key == cls.API_KEY]
+        found += [KafkaPython(kind, key, version) for version in olds if version not in news]
+        found += [Kio(kind, key, version) for version in news]
+    return found
 
 
 def uuid_of(value: UUID | None) -> UUID:

@@ -19,6 +19,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_alter_response,
     write_describe_response,
 )
+from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
 from kafka_quota_proxy.protocol.errors import (
     FrameTooLarge,
     LoginExpired,
@@ -26,8 +27,7 @@ from kafka_quota_proxy.protocol.errors import (
     TooManyElements,
     UnknownVersion,
 )
-from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
-from kafka_quota_proxy.protocol.field_writer import framed
+from kafka_quota_proxy.protocol.primitives import framed
 from kafka_quota_proxy.proxy.rules.api import (
     MAX_REFUSED_BYTES,
     MAX_REFUSED_ELEMENTS,
