@@ -21,10 +21,7 @@ PACKAGE: Final = "kafka_quota_proxy"
 FOLDERS: Final = ("config", "protocol", "proxy", "pipeline")
 # What runs for each request or response. It is one group, so that calls between modules are calls between C functions.
 COMPILED: Final = (
-    *(
-        f"protocol/{name}.py"
-        for name in ("codec", "field_reader", "field_writer", "header", "partial_frame", "primitives")
-    ),
+    *(f"protocol/{name}.py" for name in ("codec", "header", "partial_frame", "primitives")),
     *(
         f"protocol/{name}.py"
         for name in ("api_versions", "fetch", "fetched_batches", "produce", "record_batches", "throttle_time")

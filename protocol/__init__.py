@@ -8,8 +8,8 @@ do not copy them, so the time that a frame takes does not grow with its records.
     api                the keys, versions and header versions of Kafka's APIs
     header             reads the size and the header of a frame
     partial_frame      collects a frame that arrives in pieces
-    field_reader       reads a whole frame field by field, with a limit on its elements
-    field_writer       writes a whole frame field by field
+    messages           lists the fields of the messages that the next module reads and writes
+    codec              reads and writes whole messages, with a limit on their elements
     produce            reads the acks of a request, and finds throttle_time_ms in a response
     fetch              reads the limits and replica_id of a request, and counts the bytes of a response for a quota
     share_fetch        reads the limits of a request, and counts the bytes of a response for a quota

@@ -18,14 +18,16 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import TrailingBytes
-from kafka_quota_proxy.protocol.field_writer import NO_TAGS, framed, written_count
 from kafka_quota_proxy.protocol.primitives import (
+    NO_TAGS,
     Buffer,
+    framed,
     read_array_count,
     read_compact_array_count,
     read_int16,
     skip,
     skip_tags,
+    written_count,
 )
 
 # The highest versions that the proxy can read, for the APIs that it charges by their fields, that authenticate, or that

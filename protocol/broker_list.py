@@ -15,7 +15,6 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeVar
 
 from kafka_quota_proxy.protocol.errors import HeadTooLong, MalformedLength, Truncated
-from kafka_quota_proxy.protocol.field_writer import written_count
 from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_int16,
@@ -26,6 +25,7 @@ from kafka_quota_proxy.protocol.primitives import (
     skip_string,
     skip_tags,
     write_string,
+    written_count,
 )
 
 # By node id, the host (UTF-8) and port that clients see instead of those of the broker.

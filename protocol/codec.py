@@ -204,7 +204,7 @@ class _Reader:
 def _null(length: int, kind: int, is_nullable: bool) -> Values | None:
     """Return the value of a field that has no length. An array that cannot be null is empty then."""
     if length < -1 or (kind < _NUMBERS and not is_nullable):
-        raise MalformedLength(f"a field has length {length}")
+        raise MalformedLength(f"a field that {'may' if is_nullable else 'cannot'} be null has length {length}")
     return None if is_nullable else ()
 
 
@@ -219,29 +219,38 @@ def read_whole_head(frame: bytes) -> RequestHead:
 
 
 def read_request(frame: bytes, api_key: int, *, most_elements: int = MAX_ELEMENTS) -> tuple[RequestHead, Values]:
-    """Read a whole request of an API in ``protocol.messages``. Return its header and its fields."""
+    """Read a whole request of an API in ``protocol.messages``. Return its header and its fields.
+
+    Raises Truncated or TrailingBytes if the fields do not end with the frame. For other errors see ``read_fields``.
+    """
     head = read_whole_head(frame)
-    return head, read_body(frame, head.body, api_key, head.api_version, False, most_elements)
+    values, end = read_fields(frame, head.body, api_key, head.api_version, False, most_elements)
+    if end != len(frame):
+        raise TrailingBytes(f"a request has {len(frame) - end} bytes after its last field")
+    return head, values
 
 
 def read_response(
-    frame: Buffer, api_key: int, api_version: int, *, most_elements: int = MAX_RESPONSE_ELEMENTS
+    frame: bytes, api_key: int, api_version: int, *, most_elements: int = MAX_RESPONSE_ELEMENTS
 ) -> Values:
-    """Read a whole response of an API in ``protocol.messages``, and return its fields."""
+    """Read a whole response of an API in ``protocol.messages``, and return its fields. Raises as ``read_request``."""
     if len(frame) < 8 or len(frame) != 4 + _INT32.unpack_from(frame)[0]:
         raise Truncated(f"a response of {len(frame)} bytes is not one whole frame")
     body = skip_tags(frame, 8) if response_header_version(api_key, api_version) else 8
-    return read_body(frame, body, api_key, api_version, True, most_elements)
+    values, end = read_fields(frame, body, api_key, api_version, True, most_elements)
+    if end != len(frame):
+        raise TrailingBytes(f"a response has {len(frame) - end} bytes after its last field")
+    return values
 
 
-def read_body(
+def read_fields(
     data: Buffer, at: int, api_key: int, api_version: int, is_response: bool, most_elements: int = MAX_ELEMENTS
-) -> Values:
-    """Read a message without its header, from the offset ``at`` to the end of ``data``.
+) -> tuple[Values, int]:
+    """Read the fields of a message, whose body begins at the offset ``at``. Return them and the offset after them.
 
-    An unknown newer version is read like the newest known one. Raises Truncated or TrailingBytes if the message does
-    not end with the data, MalformedVarint or MalformedLength for malformed bytes, and TooManyElements if it has more
-    than ``most_elements`` array elements and tags in all.
+    An unknown newer version is read like the newest known one. Raises Truncated at the end of the data, MalformedVarint
+    or MalformedLength for malformed bytes, and TooManyElements if there are more than ``most_elements`` array elements
+    and tags in all.
     """
     layout = _layout(api_key, is_response, min(api_version, HIGHEST_VERSION[api_key]))
     reader = _Reader(bytes(data), at, most_elements)
@@ -249,9 +258,7 @@ def read_body(
         (values,) = reader.structures(layout, 1)
     except (StructError, IndexError):
         raise Truncated(f"the data ends at byte {len(data)}, before the end of a field") from None
-    if reader.at != len(data):
-        raise TrailingBytes(f"a frame has {len(data) - reader.at} bytes after its last field")
-    return values
+    return values, reader.at
 
 
 # -- writing

@@ -5,8 +5,7 @@ The layout is in ``protocol.replica_fetch.response``.
 
 from collections.abc import Container, Iterator
 
-from kafka_quota_proxy.protocol.field_writer import framed
-from kafka_quota_proxy.protocol.primitives import Buffer
+from kafka_quota_proxy.protocol.primitives import Buffer, framed
 from kafka_quota_proxy.protocol.replica_fetch.response import ResponsePartition, read_response, truncate_partition
 
 # An entry begins with int32 partition, int16 error_code.

@@ -78,8 +78,6 @@ JoinGroup response
     leader string, skip_assignment bool 9+, member_id utf8
     members [member_id string, group_instance_id string? 5+, metadata bytes]
 
-SaslHandshake request
-    mechanism utf8
 SaslAuthenticate request
     auth_bytes bytes
 SaslAuthenticate response
@@ -207,18 +205,11 @@ ShareFetch response
     ]
     node_endpoints [node_id int32, host string, port int32, rack string?]
 
-OffsetDelete response
-    error_code int16, throttle_at offset, throttle_time_ms int32
-    topics [name string, partitions [partition_index int32, error_code int16]]
 CreateDelegationToken response
     error_code int16, principal_type string, principal_name string
     token_requester_principal_type string 3+, token_requester_principal_name string 3+
     issue_timestamp_ms int64, expiry_timestamp_ms int64, max_timestamp_ms int64, token_id string, hmac bytes
     throttle_at offset, throttle_time_ms int32
-RenewDelegationToken response
-    error_code int16, expiry_timestamp_ms int64, throttle_at offset, throttle_time_ms int32
-ExpireDelegationToken response
-    error_code int16, expiry_timestamp_ms int64, throttle_at offset, throttle_time_ms int32
 DescribeDelegationToken response
     error_code int16
     tokens [

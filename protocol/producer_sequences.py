@@ -9,15 +9,13 @@ Since Produce v3, the records of a partition are one batch.
 Source: ``DefaultRecordBatch`` and ProduceRequest.json in Apache Kafka.
 """
 
-from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.protocol.field_reader import FieldReader, read_whole_head, request_reader
-from kafka_quota_proxy.protocol.primitives import read_int32, read_uvarint
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.codec import read_fields, read_whole_head
 
 _FIRST_BATCHES: Final = 3
-_FIRST_TOPIC_ID: Final = 13
 _MAGIC_AT: Final = 16
 _MAGIC: Final = 2
 _PRODUCER_AT: Final = 43
@@ -40,23 +38,13 @@ def read_producer_batches(frame: bytes) -> list[ProducerBatch]:
     head = read_whole_head(frame)
     if head.api_version < _FIRST_BATCHES:
         return []
-    reader = request_reader(frame, head)
-    reader.nullable_string()  # transactional_id
-    reader.skip(2 + 4)  # acks, timeout_ms
-    return list(_batches(reader, has_ids=head.api_version >= _FIRST_TOPIC_ID))
-
-
-def _batches(reader: FieldReader, *, has_ids: bool) -> Iterator[ProducerBatch]:
-    for _ in range(reader.count()):
-        topic = reader.raw(16) if has_ids else reader.string()
-        for _ in range(reader.count()):
-            partition = reader.int32()
-            length, begin = (read_uvarint if reader.is_flexible else read_int32)(reader.data, reader.at)
-            length -= reader.is_flexible
-            reader.skip_bytes()  # records
-            if length >= _HEAD_BYTES and reader.data[begin + _MAGIC_AT] == _MAGIC:
-                producer_id, epoch, sequence = _PRODUCER.unpack_from(reader.data, begin + _PRODUCER_AT)
+    (*_, topics), _ = read_fields(frame, head.body, ApiKey.PRODUCE, head.api_version, False)
+    batches = []
+    for name, topic_id, partitions in topics:
+        for partition, records in partitions:
+            if records is not None and len(records) >= _HEAD_BYTES and records[_MAGIC_AT] == _MAGIC:
+                producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
                 if producer_id >= 0 and sequence >= 0:
-                    yield ProducerBatch(topic, partition, producer_id, epoch, sequence)
-            reader.skip_tags()
-        reader.skip_tags()
+                    topic = name if topic_id is None else topic_id
+                    batches.append(ProducerBatch(topic, partition, producer_id, epoch, sequence))
+    return batches

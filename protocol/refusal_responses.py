@@ -33,21 +33,17 @@ kafka/consumer/fetcher.py in kafka-python. The messages: ``*Request.json`` and `
 """
 
 from collections.abc import Callable
-from struct import Struct
 from typing import Final
 
-from kafka_quota_proxy.protocol import fetch, topic_mutations
+from kafka_quota_proxy.protocol import codec, fetch, topic_mutations
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import TooManyElements
-from kafka_quota_proxy.protocol.field_reader import FieldReader, read_whole_head, request_reader
-from kafka_quota_proxy.protocol.field_writer import FieldWriter, response_writer
 from kafka_quota_proxy.protocol.header import RequestHead
 
 COORDINATOR_LOAD_IN_PROGRESS: Final = 14
 NOT_ENOUGH_REPLICAS: Final = 19
 
-_PARTITION_AND_ERROR: Final = Struct(">ih").pack
-_NO_OFFSET: Final = Struct(">q").pack(-1)
+_NO_OFFSET: Final = -1
 _NO_GENERATION: Final = -1
 _MAX_INT32: Final = 2**31 - 1
 
@@ -61,7 +57,7 @@ def refusal_response(frame: bytes, *, throttle_time_ms: int, error_code: int | N
     Returns None for an API that is not in the module's list, a version that is too old or unknown, a Produce with
     acks=0, a follower's Fetch, and a frame with too many elements.
     """
-    head = read_whole_head(frame)
+    head = codec.read_whole_head(frame)
     is_written = head.api_key in _REFUSALS and head.api_version <= HIGHEST_VERSION[head.api_key]
     if not is_written or (error_code is None and not is_refusable(head.api_key, head.api_version, acks=1)):
         return None
@@ -73,32 +69,13 @@ def refusal_response(frame: bytes, *, throttle_time_ms: int, error_code: int | N
 
 
 def _refuse_produce(frame: bytes, head: RequestHead, throttle_time_ms: int, error_code: int | None) -> bytes | None:
-    version, error = head.api_version, NOT_ENOUGH_REPLICAS if error_code is None else error_code
-    reader, writer = request_reader(frame, head), response_writer(head.correlation_id, head.api_key, version)
-    if version >= 3:
-        reader.nullable_string()  # transactional_id
-    acks = reader.int16()
-    reader.skip(4)  # timeout_ms
-
-    def refuse_partition() -> None:
-        writer.raw(_PARTITION_AND_ERROR(reader.int32(), error), _NO_OFFSET)
-        if version >= 2:
-            writer.raw(_NO_OFFSET)  # log_append_time_ms
-        if version >= 5:
-            writer.raw(_NO_OFFSET)  # log_start_offset
-        if version >= 8:
-            writer.count(0)  # record_errors
-            writer.string(None)  # error_message
-        reader.skip_bytes()  # records
-
-    _refuse_partitions(reader, writer, refuse_partition, has_ids=version >= 13)
-    reader.expect_end()
+    _, (_, acks, _, topics) = codec.read_request(frame, head.api_key)
     if acks == 0:
         return None
-    if version >= 1:
-        writer.int32(throttle_time_ms)
-    writer.no_tags()
-    return writer.frame()
+    error = NOT_ENOUGH_REPLICAS if error_code is None else error_code
+    rest = (error, _NO_OFFSET, _NO_OFFSET, _NO_OFFSET, (), None)
+    refused = [(*topic, [(index, *rest) for index, _ in partitions]) for *topic, partitions in topics]
+    return codec.write_response(head.api_key, head.api_version, head.correlation_id, (refused, throttle_time_ms))
 
 
 def _refuse_fetch(frame: bytes, head: RequestHead, throttle_time_ms: int, _: int | None) -> bytes | None:
@@ -108,77 +85,20 @@ def _refuse_fetch(frame: bytes, head: RequestHead, throttle_time_ms: int, _: int
 
 
 def _refuse_join_group(frame: bytes, head: RequestHead, throttle_time_ms: int, error_code: int | None) -> bytes | None:
-    version, error = head.api_version, COORDINATOR_LOAD_IN_PROGRESS if error_code is None else error_code
-    reader, writer = request_reader(frame, head), response_writer(head.correlation_id, head.api_key, version)
-    reader.string()  # group_id
-    reader.skip(8 if version >= 1 else 4)  # session_timeout_ms, rebalance_timeout_ms
-    member_id = reader.string()
-    if version >= 2:
-        writer.int32(throttle_time_ms)
-    writer.int16(error)
-    writer.int32(_NO_GENERATION)
-    if version >= 7:
-        writer.string(None)  # protocol_type
-        writer.string(None)  # protocol_name
-    else:
-        writer.string(b"")
-    writer.string(b"")  # leader
-    if version >= 9:
-        writer.boolean(False)  # skip_assignment
-    writer.string(member_id)
-    writer.count(0)  # members
-    writer.no_tags()
-    return writer.frame()
+    _, (_, _, _, member_id, *_) = codec.read_request(frame, head.api_key)
+    error = COORDINATOR_LOAD_IN_PROGRESS if error_code is None else error_code
+    protocol_name = None if head.api_version >= 7 else ""
+    values = (throttle_time_ms, error, _NO_GENERATION, None, protocol_name, "", False, member_id, ())
+    return codec.write_response(head.api_key, head.api_version, head.correlation_id, values)
 
 
 def _refuse_offset_commit(
     frame: bytes, head: RequestHead, throttle_time_ms: int, error_code: int | None
 ) -> bytes | None:
-    version, error = head.api_version, COORDINATOR_LOAD_IN_PROGRESS if error_code is None else error_code
-    reader, writer = request_reader(frame, head), response_writer(head.correlation_id, head.api_key, version)
-    reader.string()  # group_id
-    if version >= 1:
-        reader.skip(4)  # generation_id
-        reader.string()  # member_id
-    if version >= 7:
-        reader.nullable_string()  # group_instance_id
-    if 2 <= version <= 4:
-        reader.skip(8)  # retention_time_ms
-    # committed_offset, committed_leader_epoch, commit_timestamp.
-    offset_bytes = 8 + (4 if version >= 6 else 0) + (8 if version == 1 else 0)
-    if version >= 3:
-        writer.int32(throttle_time_ms)
-
-    def refuse_partition() -> None:
-        writer.raw(_PARTITION_AND_ERROR(reader.int32(), error))
-        reader.skip(offset_bytes)
-        reader.nullable_string()  # committed_metadata
-
-    _refuse_partitions(reader, writer, refuse_partition, has_ids=version >= 10)
-    reader.expect_end()
-    writer.no_tags()
-    return writer.frame()
-
-
-def _refuse_partitions(
-    reader: FieldReader, writer: FieldWriter, refuse_partition: Callable[[], None], *, has_ids: bool
-) -> None:
-    """Copy the topics of a request into the response, and call ``refuse_partition`` to write each partition."""
-    topics = reader.count()
-    writer.count(topics)
-    for _ in range(topics):
-        if has_ids:
-            writer.raw(reader.raw(16))
-        else:
-            writer.string(reader.string())
-        partitions = reader.count()
-        writer.count(partitions)
-        for _ in range(partitions):
-            refuse_partition()
-            reader.skip_tags()
-            writer.no_tags()
-        reader.skip_tags()
-        writer.no_tags()
+    _, (*_, topics) = codec.read_request(frame, head.api_key)
+    error = COORDINATOR_LOAD_IN_PROGRESS if error_code is None else error_code
+    refused = [(*topic, [(index, error) for index, *_ in partitions]) for *topic, partitions in topics]
+    return codec.write_response(head.api_key, head.api_version, head.correlation_id, (throttle_time_ms, refused))
 
 
 def _refuse_mutation(frame: bytes, head: RequestHead, throttle_time_ms: int, error_code: int | None) -> bytes | None:

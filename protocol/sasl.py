@@ -1,21 +1,14 @@
 """Reads Kafka's two requests for SASL logins, and the user name in the tokens of each mechanism.
 
-    SaslHandshake (key 17)      request   string mechanism
-                                response  int16 error_code, array of strings
-    SaslAuthenticate (key 36)   request   bytes auth_bytes
-                                response  int16 error_code, string error_message, bytes auth_bytes,
-                                          [v1+ int64 session_lifetime_ms]
-
-From SaslAuthenticate v2 on, strings and bytes are compact and tags end the message. After a SaslHandshake v0 no
-SaslAuthenticate follows. Instead both sides send raw tokens, each an int32 length and that many bytes, until the login
-is complete.
+After a SaslHandshake v0 (key 17) both sides send raw tokens, each an int32 length and that many bytes, until the login
+is complete. After later versions the tokens are in SaslAuthenticate messages (key 36).
 
 The functions that return a user name parse a token as Kafka's servers do. They return None if the user cannot be
 determined. A malformed token raises no error, because the broker refuses it anyway. Messages may contain a password, so
 this module never stores or quotes their bytes.
 
-Source: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses; ``PlainSaslServer``,
-``ScramMessages``, ``ScramSaslServer``, ``OAuthBearerClientInitialResponse`` in Apache Kafka; RFC 4616, 5802, 7628.
+Source: SaslHandshakeRequest.json, SaslHandshakeResponse.json, ``PlainSaslServer``, ``ScramMessages``,
+``ScramSaslServer``, ``OAuthBearerClientInitialResponse`` in Apache Kafka; RFC 4616, 5802, 7628.
 """
 
 import json
@@ -24,10 +17,10 @@ from base64 import b64decode
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import ApiKey, is_flexible
+from kafka_quota_proxy.protocol.codec import read_fields
 from kafka_quota_proxy.protocol.errors import FrameSizeError, LoginTooLarge, NotKafka
-from kafka_quota_proxy.protocol.field_reader import FieldReader
 from kafka_quota_proxy.protocol.header import read_frame_size
-from kafka_quota_proxy.protocol.primitives import Buffer, read_int16, read_string
+from kafka_quota_proxy.protocol.primitives import Buffer, read_int16, read_string, skip_tags
 
 PLAIN: Final = "PLAIN"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
@@ -132,22 +125,15 @@ def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version
 
 def read_authenticate(body: Buffer, api_version: int) -> bytes:
     """Return the client's token from the body of a SaslAuthenticate request."""
-    return _authenticate_reader(body, api_version).bytes_field()
+    (token,), _ = read_fields(body, 0, ApiKey.SASL_AUTHENTICATE, api_version, False)
+    return bytes(token)
 
 
 def read_authenticate_response(body: Buffer, api_version: int) -> AuthenticateResponse:
     """Read a SaslAuthenticate response. ``body`` contains the bytes that follow the correlation_id."""
-    reader = _authenticate_reader(body, api_version)
-    reader.skip_tags()
-    error_code = reader.int16()
-    reader.nullable_string()
-    token = reader.bytes_field()
-    lifetime_ms = int.from_bytes(reader.raw(8), signed=True) if api_version >= 1 else 0
-    return AuthenticateResponse(error_code, token, lifetime_ms)
-
-
-def _authenticate_reader(body: Buffer, api_version: int) -> FieldReader:
-    return FieldReader(body, 0, is_flexible=is_flexible(ApiKey.SASL_AUTHENTICATE, api_version))
+    at = skip_tags(body, 0) if is_flexible(ApiKey.SASL_AUTHENTICATE, api_version) else 0
+    (error_code, _, token, lifetime_ms), _ = read_fields(body, at, ApiKey.SASL_AUTHENTICATE, api_version, True)
+    return AuthenticateResponse(error_code, token, lifetime_ms or 0)
 
 
 # -- users

@@ -1,25 +1,32 @@
 """Finds ``throttle_time_ms`` in responses, and raises it to the time for which the proxy throttles the client.
 
 In most APIs ``throttle_time_ms`` is the first field of the response's body, from version ``ApiKey.first_throttle_time``
-on. For each API that has the field elsewhere, there is a function that finds it. The SASL APIs and the APIs between
-brokers and controllers have no such field.
+on. The SASL APIs and the APIs between brokers and controllers have no such field.
 
 Source: the ``*Response.json`` files of Apache Kafka 4.x, and of 3.9 for versions that 4.0 removed.
 """
 
-from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
 from kafka_quota_proxy.protocol import api_versions, produce
-from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, NEVER, ApiKey, is_flexible, response_header_version
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, NEVER, ApiKey, response_header_version
+from kafka_quota_proxy.protocol.codec import read_fields
 from kafka_quota_proxy.protocol.errors import FrameTooSmall, Truncated
-from kafka_quota_proxy.protocol.field_reader import FieldReader
 from kafka_quota_proxy.protocol.primitives import Buffer, skip, skip_tags
 
 _INT32: Final = Struct(">i")
 _PRODUCE: Final = int(ApiKey.PRODUCE)
 _API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
+
+# Responses in which throttle_time_ms is the last field, or follows fields of a fixed size: error_code, and for two of
+# them expiry_timestamp_ms.
+_TOKEN_APIS: Final = frozenset({int(ApiKey.CREATE_DELEGATION_TOKEN), int(ApiKey.DESCRIBE_DELEGATION_TOKEN)})
+_BYTES_BEFORE: Final = {
+    int(ApiKey.OFFSET_DELETE): 2,
+    int(ApiKey.RENEW_DELEGATION_TOKEN): 2 + 8,
+    int(ApiKey.EXPIRE_DELEGATION_TOKEN): 2 + 8,
+}
 
 _FIRST_IN_FRONT: Final = {int(key): key.first_throttle_time for key in ApiKey if key.first_throttle_time != NEVER}
 _FIRST_CLIENT_THROTTLE: Final = {int(key): key.first_client_throttle for key in ApiKey}
@@ -34,7 +41,7 @@ def has_throttle_time(api_key: int, api_version: int) -> bool:
     """Whether responses of this version have the field, and the proxy can find it."""
     if api_key in (_PRODUCE, _API_VERSIONS):
         return api_version >= 1
-    if api_key in _FIELDS_BEFORE:
+    if api_key in _TOKEN_APIS or api_key in _BYTES_BEFORE:
         return api_version <= HIGHEST_VERSION[api_key]
     return _has_field_in_front(api_key, api_version)
 
@@ -54,17 +61,13 @@ def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int |
         return produce.throttle_time_offset(frame, api_version)
     if api_key == _API_VERSIONS:
         return api_versions.throttle_time_offset(frame, api_version)
-    skip_fields = _FIELDS_BEFORE.get(api_key)
-    if skip_fields is None and not _has_field_in_front(api_key, api_version):
+    if not has_throttle_time(api_key, api_version):
         return None
     offset = skip_tags(frame, 8) if response_header_version(api_key, api_version) else 8
-    if skip_fields is not None:
-        if api_version > HIGHEST_VERSION[api_key]:
-            return None
-        flexible = is_flexible(api_key, api_version)
-        reader = FieldReader(frame, offset, is_flexible=flexible, most_elements=len(frame))
-        skip_fields(reader, api_version)
-        offset = reader.at
+    if api_key in _TOKEN_APIS:
+        (*_, offset, _), _ = read_fields(frame, offset, api_key, api_version, True, most_elements=len(frame))
+    else:
+        offset += _BYTES_BEFORE.get(api_key, 0)
     skip(frame, offset, 4)
     return offset
 
@@ -108,48 +111,3 @@ def _has_field_in_front(api_key: int, api_version: int) -> bool:
     if api_version < _FIRST_IN_FRONT.get(api_key, NEVER):
         return False
     return api_version <= HIGHEST_VERSION[api_key] or api_key == ApiKey.FETCH
-
-
-# -- responses in which throttle_time_ms is not the first field
-
-
-def _create_delegation_token(reader: FieldReader, api_version: int) -> None:
-    """Step over the error code and the new token."""
-    reader.skip(2)
-    _skip_token(reader, api_version)
-
-
-def _describe_delegation_token(reader: FieldReader, api_version: int) -> None:
-    """Step over the error code and the array of tokens, each with an array of renewers."""
-    reader.skip(2)
-    for _ in range(reader.count()):
-        _skip_token(reader, api_version)
-        for _ in range(reader.count()):
-            _skip_principal(reader)
-            reader.skip_tags()
-        reader.skip_tags()
-
-
-def _skip_token(reader: FieldReader, api_version: int) -> None:
-    """Step over the fields of a token: owner, [v3+ requester], three int64 timestamps, string token_id, bytes hmac."""
-    _skip_principal(reader)
-    if api_version >= 3:
-        _skip_principal(reader)  # the requester
-    reader.skip(3 * 8)
-    reader.nullable_string()
-    reader.skip_bytes()
-
-
-def _skip_principal(reader: FieldReader) -> None:
-    """Step over the two strings of a principal: its type and its name."""
-    reader.nullable_string()
-    reader.nullable_string()
-
-
-_FIELDS_BEFORE: Final[dict[int, Callable[[FieldReader, int], None]]] = {
-    ApiKey.OFFSET_DELETE: lambda reader, _: reader.skip(2),  # error_code
-    ApiKey.CREATE_DELEGATION_TOKEN: _create_delegation_token,
-    ApiKey.RENEW_DELEGATION_TOKEN: lambda reader, _: reader.skip(2 + 8),  # error_code, expiry_timestamp_ms
-    ApiKey.EXPIRE_DELEGATION_TOKEN: lambda reader, _: reader.skip(2 + 8),
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: _describe_delegation_token,
-}

@@ -22,8 +22,16 @@ from kafka_quota_proxy.protocol.fetch import (
     UNLIMITED_BYTES,
     read_replica_state,
 )
-from kafka_quota_proxy.protocol.field_writer import framed, written_count
-from kafka_quota_proxy.protocol.primitives import Buffer, read_int32, skip, skip_compact_string, skip_string, skip_tags
+from kafka_quota_proxy.protocol.primitives import (
+    Buffer,
+    framed,
+    read_int32,
+    skip,
+    skip_compact_string,
+    skip_string,
+    skip_tags,
+    written_count,
+)
 from kafka_quota_proxy.protocol.replica_fetch.topics import (
     bounded,
     check_end,

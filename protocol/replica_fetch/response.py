@@ -20,9 +20,10 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.errors import MalformedLength, Truncated
 from kafka_quota_proxy.protocol.fetch import FIRST_FLEXIBLE, FIRST_SESSION, FIRST_THROTTLE
-from kafka_quota_proxy.protocol.field_writer import NO_TAGS, framed
 from kafka_quota_proxy.protocol.primitives import (
+    NO_TAGS,
     Buffer,
+    framed,
     read_array_count,
     read_compact_array_count,
     read_int32,

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from kafka_quota_proxy.protocol.errors import TrailingBytes, Truncated
 from kafka_quota_proxy.protocol.fetch import FIRST_FLEXIBLE, FIRST_TOPIC_ID
-from kafka_quota_proxy.protocol.field_writer import NO_TAGS, written_count
 from kafka_quota_proxy.protocol.primitives import (
+    NO_TAGS,
     Buffer,
     read_array_count,
     read_compact_array_count,
@@ -23,6 +23,7 @@ from kafka_quota_proxy.protocol.primitives import (
     skip,
     skip_tags,
     write_string,
+    written_count,
 )
 
 # A function that reads the partitions of one topic. It takes the frame, the offset of the partitions' count, the API
