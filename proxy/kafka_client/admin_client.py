@@ -17,16 +17,17 @@ from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, for_code
-from aiokafka.protocol.admin import DescribeConfigsRequest, ListPartitionReassignmentsRequest
-from aiokafka.protocol.api import Request
 
 from kafka_quota_proxy.config.model import Address, AdminClient
+from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.kafka_client.admin_requests import (
     ConfigQuery,
     Configs,
-    DescribeLogDirsRequest,
     Metadata,
-    MetadataRequest,
+    TableRequest,
+    configs_request,
+    log_dirs_request,
+    metadata_request,
     read_configs,
     read_metadata,
 )
@@ -101,19 +102,19 @@ class BrokerClient:
         """Run a coroutine on this client's event loop, and return its result."""
         return self._thread.run(work)
 
-    def ask(self, request: Request) -> Any:  # noqa: ANN401 - aiokafka has no types
+    def ask(self, request: TableRequest) -> Any:  # noqa: ANN401 - the fields of a message have many types
         """Send a request to the broker that this client is connected to, and return the answer."""
         return self.run(self.send(request, self.server))
 
     def describe_configs(self, query: ConfigQuery) -> list[Configs]:
         """Ask the broker that this client is connected to for configs, and return its answer."""
-        return read_configs(self.ask(_describe(query)))
+        return read_configs(self.ask(configs_request(query)))
 
     def close(self) -> None:
         """Close the connections and end the thread. Calls that are waiting in other threads fail."""
         self._thread.close()
 
-    async def send(self, request: Request, server: Address) -> Any:  # noqa: ANN401
+    async def send(self, request: TableRequest, server: Address) -> Any:  # noqa: ANN401
         """Send a request to a broker and return the answer, from a coroutine on this client's event loop.
 
         If a connection from an earlier request turns out to be closed, the request is repeated once over a new
@@ -128,7 +129,7 @@ class BrokerClient:
                 raise
         return await self._answer(await self._connection(server), request)
 
-    async def _answer(self, connection: AIOKafkaConnection, request: Request) -> Any:  # noqa: ANN401
+    async def _answer(self, connection: AIOKafkaConnection, request: TableRequest) -> Any:  # noqa: ANN401
         try:
             return await connection.send(request)
         except TimeoutError:
@@ -204,7 +205,7 @@ class ClusterClient(BrokerClient):
         return self.run(self._log_sizes(partitions, tuple(node_ids)))
 
     async def _metadata(self, topics: Sequence[str] | None) -> Metadata:
-        found = read_metadata(await self._from_any(MetadataRequest(topics)))
+        found = read_metadata(await self._from_any(metadata_request(topics)))
         self._addresses = {broker.node_id: Address(host=broker.host, port=broker.port) for broker in found.brokers}
         self._controller_id = found.controller_id
         return found
@@ -214,29 +215,26 @@ class ClusterClient(BrokerClient):
         return [one if isinstance(one, Exception) else _answered(one) for one in answers]
 
     async def _config(self, query: ConfigQuery) -> list[Configs]:
-        request = _describe(query)
+        request = configs_request(query)
         answer = self._from_any(request) if query.node_id is None else self._from_broker(request, query.node_id)
         return read_configs(await answer)
 
     async def _reassignments(self) -> dict[tuple[str, int], tuple[int, ...]]:
         await self._metadata(())  # the controller may have changed
-        request = ListPartitionReassignmentsRequest(self._timeout_ms, None, {})
+        request = TableRequest(ApiKey.LIST_PARTITION_REASSIGNMENTS, (self._timeout_ms, None))
         try:
             answer = await self._from_broker(request, self._controller_id)
         except ADMIN_ERRORS:
             # With KRaft any broker passes the request on, and the one in Metadata is any broker, which may be away.
             answer = await self._from_any(request)
-        error = for_code(answer.error_code)
+        _, error_code, error_message, topics = answer
+        error = for_code(error_code)
         if error is not NoError:
-            raise error(f"ListPartitionReassignments: {answer.error_message or error.__name__}")
-        return {
-            (topic, index): tuple(adding)
-            for topic, partitions, _ in answer.topics or ()
-            for index, _, adding, *_ in partitions
-        }
+            raise error(f"ListPartitionReassignments: {error_message or error.__name__}")
+        return {(topic, index): adding for topic, partitions in topics for index, _, adding, _ in partitions}
 
     async def _log_sizes(self, partitions: Mapping[str, Sequence[int]], node_ids: Sequence[int]) -> LogSizes:
-        request = DescribeLogDirsRequest(partitions)
+        request = log_dirs_request(partitions)
         asked = (self._from_broker(request, node_id) for node_id in node_ids)
         answers = dict(zip(node_ids, await asyncio.gather(*asked, return_exceptions=True), strict=True))
         failures = {node_id: answer for node_id, answer in answers.items() if isinstance(answer, ADMIN_ERRORS)}
@@ -244,14 +242,14 @@ class ClusterClient(BrokerClient):
             (node_id, topic, index): size_bytes
             for node_id, answer in answers.items()
             if node_id not in failures
-            for _, _, topics in _answered(answer).log_dirs
+            for _, _, topics, *_ in _answered(answer)[-1]
             for topic, logs in topics
             for index, size_bytes, _, is_future in logs
             if not is_future
         }
         return LogSizes(sizes, failures)
 
-    async def _from_any(self, request: Request) -> Any:  # noqa: ANN401
+    async def _from_any(self, request: TableRequest) -> Any:  # noqa: ANN401
         """Send a request to the broker that answered last, or to another known broker if that one fails."""
         try:
             return await self.send(request, self.server)
@@ -262,15 +260,11 @@ class ClusterClient(BrokerClient):
             self.server = await self._first(others)
         return await self.send(request, self.server)
 
-    async def _from_broker(self, request: Request, node_id: int) -> Any:  # noqa: ANN401
+    async def _from_broker(self, request: TableRequest, node_id: int) -> Any:  # noqa: ANN401
         address = self._addresses.get(node_id)
         if address is None:
             raise ConnectionError(f"broker {node_id} is not among those of the cluster")
         return await self.send(request, address)
-
-
-def _describe(query: ConfigQuery) -> DescribeConfigsRequest:
-    return DescribeConfigsRequest([(int(query.kind), name, list(query.keys)) for name in query.names])
 
 
 def _answered(answer: T | BaseException) -> T:

@@ -1,40 +1,24 @@
-"""Defines requests that aiokafka lacks, and their responses, as subclasses of aiokafka's protocol types.
+"""Defines requests that aiokafka lacks, and reads their answers.
 
-aiokafka's Metadata request has no topic ids, and aiokafka has no DescribeLogDirs request. The response to
-DescribeClientQuotas is not decoded here. The caller decodes it only if it differs from the last response.
-
-Source: MetadataRequest.json, DescribeLogDirsRequest.json, DescribeClientQuotasRequest.json and their responses in
-Apache Kafka. Kafka 4 still supports at least one of the versions of each request.
+The messages are those of ``protocol.messages``. aiokafka's Metadata request has no topic ids, and it has no
+DescribeLogDirs or ElectLeaders request.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from enum import IntEnum
 from io import BytesIO
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple, Self
 
-from aiokafka.errors import NoError, for_code
-from aiokafka.protocol import metadata
-from aiokafka.protocol.admin import DescribeClientQuotasRequest_v0
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import (
-    Array,
-    Boolean,
-    CompactArray,
-    CompactString,
-    Int16,
-    Int32,
-    Int64,
-    Schema,
-    String,
-    TaggedFields,
-)
+from aiokafka.errors import IncompatibleBrokerVersion, NoError, for_code
 
-from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol import codec
+from kafka_quota_proxy.protocol.api import API_NAMES, HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.primitives import NULL_UUID
 
-_SIZE: Final = Struct(">i")
-_ID_BYTES: Final = 16
-_NO_ID: Final = bytes(_ID_BYTES)
+_INT32: Final = Struct(">i")
 
 
 class Partition(NamedTuple):
@@ -112,203 +96,113 @@ class Configs(NamedTuple):
         return self.values
 
 
-class _Uuid:
-    """The protocol type of a topic id (16 bytes)."""
+class TableRequest:
+    """A request of a message in ``protocol.messages``, for ``send`` of aiokafka's connections.
 
-    @classmethod
-    def decode(cls, data: BytesIO) -> bytes:
-        return data.read(_ID_BYTES)
+    Its answer are the fields of the response. The methods are those that aiokafka calls.
 
-    @classmethod
-    def encode(cls, value: bytes) -> bytes:
-        return value
+    Args:
+        api_key: The API.
+        values: The fields of the request.
+        first: The oldest version with these fields.
+        last: The newest one, if it is not the newest known one.
+    """
 
-    @classmethod
-    def repr(cls, value: bytes) -> str:
-        return value.hex()
+    def __init__(self, api_key: ApiKey, values: Sequence[Any], *, first: int = 0, last: int | None = None) -> None:
+        self.API_KEY = int(api_key)
+        self.API_VERSION = HIGHEST_VERSION[api_key] if last is None else last
+        self.values = values
+        self._first = first
+        self._frame = b""
 
+    def prepare(self, versions: Mapping[int, tuple[int, int]]) -> Self:
+        """Return the request in the newest version that the broker supports."""
+        oldest, newest = versions.get(self.API_KEY, (0, -1))
+        version = min(newest, self.API_VERSION)
+        if version < max(oldest, self._first):
+            raise IncompatibleBrokerVersion(f"the broker does not support {API_NAMES[self.API_KEY]}")
+        prepared = copy(self)
+        prepared.API_VERSION = version
+        return prepared
 
-def _structs(*fields: tuple[str, Any]) -> CompactArray:
-    return CompactArray(*fields, ("tags", TaggedFields))
+    def build_request_header(self, correlation_id: int, client_id: str) -> SimpleNamespace:
+        """Encode the request. Return an empty header, because ``encode`` returns the header, too."""
+        name = client_id.encode()
+        self._frame = codec.write_request(self.API_KEY, self.API_VERSION, correlation_id, name, self.values)
+        return SimpleNamespace(encode=bytes)
 
+    def encode(self) -> bytes:
+        """Return the request without its size."""
+        return self._frame[4:]
 
-class _MetadataResponse(Response):  # type: ignore[misc]  # of a library without types, here and below
-    API_KEY = int(ApiKey.METADATA)
-    API_VERSION = 10
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("brokers", _structs(
-            ("node_id", Int32), ("host", CompactString()), ("port", Int32), ("rack", CompactString()),
-        )),
-        ("cluster_id", CompactString()),
-        ("controller_id", Int32),
-        ("topics", _structs(
-            ("error_code", Int16),
-            ("topic", CompactString()),
-            ("topic_id", _Uuid),
-            ("is_internal", Boolean),
-            ("partitions", _structs(
-                ("error_code", Int16),
-                ("partition", Int32),
-                ("leader", Int32),
-                ("leader_epoch", Int32),
-                ("replicas", CompactArray(Int32)),
-                ("isr", CompactArray(Int32)),
-                ("offline_replicas", CompactArray(Int32)),
-            )),
-            ("topic_authorized_operations", Int32),
-        )),
-        ("cluster_authorized_operations", Int32),
-        ("tags", TaggedFields),
-    )  # fmt: skip
+    def parse_response_header(self, data: BytesIO) -> SimpleNamespace:
+        """Return the correlation id of a response."""
+        return SimpleNamespace(correlation_id=_INT32.unpack_from(data.getvalue())[0])
 
+    @property
+    def RESPONSE_TYPE(self) -> Self:  # noqa: N802 - aiokafka's name
+        """The object whose ``decode`` is called."""
+        return self
 
-class _MetadataWithIds(RequestStruct):  # type: ignore[misc]
-    FLEXIBLE_VERSION = True
-    API_KEY = int(ApiKey.METADATA)
-    API_VERSION = 10
-    RESPONSE_TYPE = _MetadataResponse
-    SCHEMA = Schema(
-        ("topics", _structs(("topic_id", _Uuid), ("name", CompactString()))),
-        ("allow_auto_topic_creation", Boolean),
-        ("include_cluster_authorized_operations", Boolean),
-        ("include_topic_authorized_operations", Boolean),
-        ("tags", TaggedFields),
-    )
+    def decode(self, data: BytesIO) -> Any:  # noqa: ANN401 - the fields of a message have many types
+        """Return the fields of a response."""
+        frame = data.getvalue()
+        frame = _INT32.pack(len(frame)) + frame
+        return codec.read_response(frame, self.API_KEY, self.API_VERSION, most_elements=len(frame))
 
 
-_Metadata = (
-    metadata.MetadataRequest_v1
-    | metadata.MetadataRequest_v2
-    | metadata.MetadataRequest_v3
-    | metadata.MetadataRequest_v4
-    | metadata.MetadataRequest_v5
-    | _MetadataWithIds
-)
+class AllClientQuotasRequest(TableRequest):
+    """A DescribeClientQuotas request for all entities.
+
+    Its answer is the version and the whole frame, which the caller decodes only if it differs from the last one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(ApiKey.DESCRIBE_CLIENT_QUOTAS, ((), False))
+
+    def decode(self, data: BytesIO) -> tuple[int, bytes]:
+        """Return the version and the frame of a response."""
+        frame = data.getvalue()
+        return self.API_VERSION, _INT32.pack(len(frame)) + frame
 
 
-class MetadataRequest(Request[_Metadata]):  # type: ignore[misc]
-    """A request for the brokers of a cluster and the given topics. It creates no topic.
+def metadata_request(topics: Sequence[str] | None) -> TableRequest:
+    """Return a request for the brokers of a cluster and the given topics. It creates no topic.
 
     If ``topics`` is None, it asks for all topics.
     """
-
-    API_KEY = int(ApiKey.METADATA)
-
-    def __init__(self, topics: Sequence[str] | None) -> None:
-        self._topics = topics
-
-    def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return the request as a struct of the protocol version that aiokafka has chosen."""
-        if request_struct_class is _MetadataWithIds:
-            no_tags: dict[int, bytes] = {}
-            with_ids = None if self._topics is None else [(_NO_ID, name, no_tags) for name in self._topics]
-            return _MetadataWithIds(with_ids, False, False, False, {})
-        topics = None if self._topics is None else list(self._topics)
-        return (
-            request_struct_class(topics)
-            if request_struct_class.API_VERSION < 4
-            else request_struct_class(topics, False)
-        )
+    named = None if topics is None else [(NULL_UUID, topic.encode()) for topic in topics]
+    return TableRequest(ApiKey.METADATA, (named, False, False, False), first=1)
 
 
-class _DescribeLogDirsResponse(Response):  # type: ignore[misc]
-    API_KEY = int(ApiKey.DESCRIBE_LOG_DIRS)
-    API_VERSION = 1
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        ("log_dirs", Array(
-            ("error_code", Int16),
-            ("log_dir", String()),
-            ("topics", Array(
-                ("name", String()),
-                ("partitions", Array(
-                    ("partition_index", Int32),
-                    ("partition_size", Int64),
-                    ("offset_lag", Int64),
-                    ("is_future_key", Boolean),
-                )),
-            )),
-        )),
-    )  # fmt: skip
+def read_metadata(response: Sequence[Any]) -> Metadata:
+    """Return the content of a response to ``metadata_request``."""
+    _, brokers, _, controller_id, topics, *_ = response
+    return Metadata(tuple(map(Broker._make, brokers)), controller_id, tuple(map(_topic, topics)))
 
 
-class _DescribeLogDirsV0(RequestStruct):  # type: ignore[misc]
-    API_KEY = int(ApiKey.DESCRIBE_LOG_DIRS)
-    API_VERSION = 0
-    RESPONSE_TYPE = _DescribeLogDirsResponse
-    SCHEMA = Schema(("topics", Array(("topic", String()), ("partitions", Array(Int32)))))
-
-
-class _DescribeLogDirsV1(_DescribeLogDirsV0):
-    API_VERSION = 1
-
-
-class DescribeLogDirsRequest(Request[_DescribeLogDirsV0 | _DescribeLogDirsV1]):  # type: ignore[misc]
-    """A request to a broker for the sizes of its logs. ``partitions`` contains partition numbers by topic."""
-
-    API_KEY = int(ApiKey.DESCRIBE_LOG_DIRS)
-
-    def __init__(self, partitions: Mapping[str, Sequence[int]]) -> None:
-        self._partitions = partitions
-
-    def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return the request as a struct of the protocol version that aiokafka has chosen."""
-        return request_struct_class([(topic, list(indexes)) for topic, indexes in self._partitions.items()])
-
-
-class _Frame(Response):  # type: ignore[misc]
-    """A response that is not decoded. ``decode`` returns the whole frame, including the size in front of it."""
-
-    API_KEY = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
-    API_VERSION = 0
-    SCHEMA = Schema()
-
-    @classmethod
-    def decode(cls, data: BytesIO) -> bytes:
-        frame = data.getvalue()
-        return _SIZE.pack(len(frame)) + frame
-
-
-class _DescribeClientQuotas(DescribeClientQuotasRequest_v0):  # type: ignore[misc]
-    RESPONSE_TYPE = _Frame
-
-
-class AllClientQuotasRequest(Request[_DescribeClientQuotas]):  # type: ignore[misc]
-    """A DescribeClientQuotas request, version 0, for all entities. Its answer is the undecoded response frame."""
-
-    API_KEY = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
-    API_VERSION = _DescribeClientQuotas.API_VERSION
-
-    def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return a request without a filter, so that all entities match."""
-        return request_struct_class([], False)
-
-
-def read_metadata(response: Any) -> Metadata:  # noqa: ANN401
-    """Return the content of a response to ``MetadataRequest``."""
-    has_ids = response.API_VERSION == _MetadataResponse.API_VERSION
-    return Metadata(
-        brokers=tuple(Broker(*broker[:4]) for broker in response.brokers),
-        controller_id=response.controller_id,
-        topics=tuple(_topic(topic, has_ids=has_ids) for topic in response.topics),
+def _topic(topic: Sequence[Any]) -> Topic:
+    error_code, name, topic_id, _, partitions, _ = topic
+    found = tuple(
+        Partition(number, leader, replicas, in_sync) for _, number, leader, _, replicas, in_sync, _ in partitions
     )
+    return Topic(error_code, name.decode(), topic_id if topic_id != NULL_UUID else None, found)
 
 
-def read_configs(response: Any) -> list[Configs]:  # noqa: ANN401
-    """Return the content of a response to aiokafka's ``DescribeConfigsRequest``."""
+def configs_request(query: ConfigQuery) -> TableRequest:
+    """Return a DescribeConfigs request."""
+    resources = [(int(query.kind), name, [(key,) for key in query.keys]) for name in query.names]
+    return TableRequest(ApiKey.DESCRIBE_CONFIGS, (resources, False, False))
+
+
+def read_configs(response: Sequence[Any]) -> list[Configs]:
+    """Return the content of a response to ``configs_request``."""
     return [
         Configs(name, error_code, message, {key: value for key, value, *_ in entries})
-        for error_code, message, _, name, entries in response.resources
+        for error_code, message, _, name, entries in response[1]
     ]
 
 
-def _topic(topic: Any, *, has_ids: bool) -> Topic:  # noqa: ANN401
-    error_code, name, topic_id, _, partitions = topic[:5] if has_ids else (*topic[:2], _NO_ID, *topic[2:])
-    replicas_at = 4 if has_ids else 3  # versions with topic ids also have a leader epoch before this field
-    return Topic(
-        error_code,
-        name,
-        topic_id if topic_id != _NO_ID else None,
-        tuple(Partition(one[1], one[2], tuple(one[replicas_at]), tuple(one[replicas_at + 1])) for one in partitions),
-    )
+def log_dirs_request(partitions: Mapping[str, Sequence[int]]) -> TableRequest:
+    """Return a request to a broker for the sizes of its logs. ``partitions`` contains partition numbers by topic."""
+    return TableRequest(ApiKey.DESCRIBE_LOG_DIRS, (list(partitions.items()),))

@@ -43,7 +43,7 @@ class BrokerReader:
             RefusedError: The broker refuses to return its quotas, or its response is malformed.
         """
         try:
-            frame = self._client.ask(AllClientQuotasRequest())
+            api_version, frame = self._client.ask(AllClientQuotasRequest())
         except IncompatibleBrokerVersion:
             raise RefusedError(
                 f"{self.server} does not support DescribeClientQuotas, which needs Kafka 2.6; write the rules "
@@ -54,7 +54,7 @@ class BrokerReader:
         if body == self._last:
             return None
         try:
-            rules = rules_of(read_describe_response(frame, AllClientQuotasRequest.API_VERSION))
+            rules = rules_of(read_describe_response(frame, api_version))
         except ProtocolError as error:
             raise RefusedError(f"the response cannot be read: {error}") from error
         self._last = body

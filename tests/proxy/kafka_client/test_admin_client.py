@@ -8,16 +8,14 @@ import sys
 import threading
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
-from aiokafka.protocol.api import Request
 
 from kafka_quota_proxy.config.model import Address, AdminClient, Cluster, Listener, ProxyConfig
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.proxy.kafka_client.admin_client import ADMIN_ERRORS, ClusterClient
-from kafka_quota_proxy.proxy.kafka_client.admin_requests import Metadata
+from kafka_quota_proxy.proxy.kafka_client.admin_requests import Metadata, TableRequest
 from kafka_quota_proxy.proxy.replication.cluster_view import servers_behind
 
 T = TypeVar("T")
@@ -66,13 +64,13 @@ class Scripted(ClusterClient):
         self._controller_id = 3
         return Metadata((), 3, ())
 
-    async def _from_any(self, request: Request) -> Any:  # noqa: ANN401
-        return SimpleNamespace(error_code=0, topics=[("orders", [(0, [1, 2], [2], [])], {})])
+    async def _from_any(self, request: TableRequest) -> Any:  # noqa: ANN401
+        return 0, 0, None, [("orders", [(0, (1, 2), (2,), ())])]
 
-    async def _from_broker(self, request: Request, node_id: int) -> Any:  # noqa: ANN401
+    async def _from_broker(self, request: TableRequest, node_id: int) -> Any:  # noqa: ANN401
         if node_id not in self.logs:
             raise ConnectionRefusedError(111, "refused")
-        return SimpleNamespace(log_dirs=[(0, "/data", self.logs[node_id])])
+        return 0, None, [(0, "/data", self.logs[node_id], None, None, None)]
 
 
 def test_sizes_of_brokers_that_answer_are_known_while_another_is_away() -> None:

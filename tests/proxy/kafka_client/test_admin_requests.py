@@ -3,13 +3,22 @@
 from io import BytesIO
 from typing import Any
 
+import pytest
+from aiokafka.errors import IncompatibleBrokerVersion
+
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.kafka_client.admin_requests import (
     AllClientQuotasRequest,
-    DescribeLogDirsRequest,
-    MetadataRequest,
+    ConfigKind,
+    ConfigQuery,
+    Configs,
     Partition,
+    TableRequest,
     Topic,
+    configs_request,
+    log_dirs_request,
+    metadata_request,
+    read_configs,
     read_metadata,
 )
 from tests.protocol.support import kio_messages
@@ -17,17 +26,29 @@ from tests.protocol.support import kio_messages
 _ADVERTISED = range(14)  # the versions of Metadata that Kafka 4.1 advertises
 
 
-def prepared(request: Any, api_key: ApiKey, highest: int) -> Any:  # noqa: ANN401
-    """Return the request as it is sent to a broker that knows versions 0 to ``highest``."""
-    return request.prepare({int(api_key): (0, highest)})
+def prepared(request: TableRequest, highest: int, *, lowest: int = 0) -> TableRequest:
+    """Return the request as it is sent to a broker that knows these versions."""
+    return request.prepare({request.API_KEY: (lowest, highest)})
+
+
+def sent(request: TableRequest) -> bytes:
+    """Return the bytes that aiokafka's connections send for a prepared request, with their size."""
+    payload: bytes = request.build_request_header(5, "etl").encode() + request.encode()
+    return len(payload).to_bytes(4) + payload
+
+
+def answered(request: TableRequest, message: Any) -> Any:  # noqa: ANN401
+    """Return the answer to a prepared request, as aiokafka's connections do."""
+    data = BytesIO(kio_messages.response_frame(message)[4:])
+    assert request.parse_response_header(data).correlation_id == 7
+    return request.RESPONSE_TYPE.decode(data)
 
 
 def test_metadata_requests_are_those_of_kafka() -> None:
     for highest in _ADVERTISED[1:]:
         for topics in (None, (), ("orders", "payments")):
-            request = prepared(MetadataRequest(topics), ApiKey.METADATA, highest)
-            version = request.API_VERSION
-            kind = kio_messages.request_class(ApiKey.METADATA, version)
+            request = prepared(metadata_request(topics), highest)
+            kind = kio_messages.request_class(ApiKey.METADATA, highest)
             names = None if topics is None else tuple(_requested_topic(kind, name) for name in topics)
             values = {
                 "topics": names,
@@ -35,16 +56,15 @@ def test_metadata_requests_are_those_of_kafka() -> None:
                 "include_cluster_authorized_operations": False,
                 "include_topic_authorized_operations": False,
             }
-            assert request.encode() == kio_messages.encode(kio_messages.example(kind, values)), (highest, topics)
+            message = kio_messages.example(kind, values)
+            assert sent(request) == kio_messages.request_frame(message, correlation_id=5), (highest, topics)
 
 
 def test_metadata_answers_are_read_in_each_version() -> None:
     for highest in _ADVERTISED[1:]:
-        request = prepared(MetadataRequest(None), ApiKey.METADATA, highest)
-        kind = kio_messages.response_class(ApiKey.METADATA, request.API_VERSION)
-        message = kio_messages.example(kind)
+        message = kio_messages.example(kio_messages.response_class(ApiKey.METADATA, highest))
 
-        found = read_metadata(request.RESPONSE_TYPE.decode(BytesIO(kio_messages.encode(message))))
+        found = read_metadata(answered(prepared(metadata_request(None), highest), message))
 
         assert found.controller_id == message.controller_id
         assert found.racks == {broker.node_id: broker.rack for broker in message.brokers}
@@ -55,17 +75,14 @@ def test_metadata_answers_are_read_in_each_version() -> None:
 
 
 def test_log_dirs_are_asked_for_and_read_as_kafka_has_them() -> None:
-    request = prepared(DescribeLogDirsRequest({"orders": (0, 2)}), ApiKey.DESCRIBE_LOG_DIRS, 5)
-    message = kio_messages.example(kio_messages.response_class(ApiKey.DESCRIBE_LOG_DIRS, request.API_VERSION))
+    request = prepared(log_dirs_request({"orders": (0, 2)}), 1)
+    message = kio_messages.example(kio_messages.response_class(ApiKey.DESCRIBE_LOG_DIRS, 1))
 
-    answer = request.RESPONSE_TYPE.decode(BytesIO(kio_messages.encode(message)))
+    *_, log_dirs = answered(request, message)
 
-    assert request.encode() == b"\0\0\0\1\0\6orders\0\0\0\2\0\0\0\0\0\0\0\2"
+    assert sent(request).endswith(b"\0\0\0\1\0\6orders\0\0\0\2\0\0\0\0\0\0\0\2")
     assert [
-        (name, *partition)
-        for _, _, topics in answer.log_dirs
-        for name, partitions in topics
-        for partition in partitions
+        (name, *partition) for _, _, topics, *_ in log_dirs for name, partitions in topics for partition in partitions
     ] == [
         (topic.name, one.partition_index, one.partition_size, one.offset_lag, one.is_future_key)
         for result in message.results
@@ -74,15 +91,29 @@ def test_log_dirs_are_asked_for_and_read_as_kafka_has_them() -> None:
     ]
 
 
+def test_configs_are_asked_for_and_read_as_kafka_has_them() -> None:
+    request = prepared(configs_request(ConfigQuery(ConfigKind.BROKER, ("1", "2"), ("key",))), 4)
+    message = kio_messages.example(kio_messages.response_class(ApiKey.DESCRIBE_CONFIGS, 4))
+
+    found = read_configs(answered(request, message))
+
+    assert sent(request).endswith(b"\3\4\0021\2\4key\0\4\0022\2\4key\0\0\0\0")
+    assert found == [Configs("three", 0, "three", {"three": "three"})] * 2
+
+
 def test_the_answer_about_client_quotas_is_the_whole_frame() -> None:
-    request = prepared(AllClientQuotasRequest(), ApiKey.DESCRIBE_CLIENT_QUOTAS, 1)
-    kind = kio_messages.response_class(ApiKey.DESCRIBE_CLIENT_QUOTAS, request.API_VERSION)
-    frame = kio_messages.response_frame(kio_messages.example(kind))
-    data = BytesIO(frame[4:])
+    for version in range(2):
+        message = kio_messages.example(kio_messages.response_class(ApiKey.DESCRIBE_CLIENT_QUOTAS, version))
+        answer = answered(prepared(AllClientQuotasRequest(), 5 * version), message)
+        assert answer == (version, kio_messages.response_frame(message))
 
-    header = request.parse_response_header(data)
 
-    assert (header.correlation_id, request.RESPONSE_TYPE.decode(data)) == (7, frame)
+def test_a_broker_that_lacks_the_api_or_its_versions_is_not_asked() -> None:
+    with pytest.raises(IncompatibleBrokerVersion, match="does not support Metadata"):
+        metadata_request(None).prepare({})
+    for lowest, highest in ((0, 0), (14, 20)):
+        with pytest.raises(IncompatibleBrokerVersion):
+            prepared(metadata_request(None), highest, lowest=lowest)
 
 
 def _requested_topic(kind: Any, name: str) -> Any:  # noqa: ANN401
