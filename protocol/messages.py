@@ -56,6 +56,9 @@ Metadata response
     ]
     cluster_authorized_operations int32 8-10, error_code int16 13+
 
+FindCoordinator request
+    key string 0-3, key_type int8 1+, coordinator_keys (key string) 4+
+
 OffsetCommit request
     group_id string, generation_id_or_member_epoch int32 1+, member_id string 1+, group_instance_id string? 7+
     retention_time_ms int64 2-4

@@ -39,8 +39,6 @@ EXCEPTIONS = {
     "proxy/quota/bucket_bounds.py": "tests/proxy/quota/test_bucket.py",
     # Processes and clients are tested by running them.
     "proxy/cli/demo/clients.py": "tests/proxy/cli/demo/test_runner.py",
-    # The layouts are tested by requests and responses of an independent codec.
-    "proxy/cli/demo/mock_admin_layouts.py": "tests/proxy/cli/demo/test_mock_admin.py",
     # The base class of three handlers is tested with the one that uses all of it.
     "proxy/session/handlers/whole_request.py": "tests/proxy/session/handlers/test_topic_mutations.py",
     "proxy/session/handlers/handler_set.py": "tests/proxy/session/test_request_stream.py",

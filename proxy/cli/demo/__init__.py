@@ -11,7 +11,7 @@ The demo needs neither Java nor Docker. It runs these processes, all of which en
 * ``workload``         defines the options, and computes from them how large and how many records are
 * ``mock_cluster``     runs librdkafka's mock cluster in confluent-kafka's wheel, through ctypes
 * ``mock_relay``       relays connections to the mock cluster and corrects the mock's faulty responses
-* ``mock_admin``       answers the admin requests that the mock lacks, by ``mock_admin_layouts``
+* ``mock_admin``       answers the admin requests that the mock lacks
 * ``mock_groups``      repairs consumer groups, whose rebalances take long in the mock
 * ``embedded_broker``  is the broker's process, which runs the mock cluster and the relay, and fills a topic
 * ``processes``        runs child processes that end with the demo

@@ -13,18 +13,28 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from io import SEEK_CUR, BytesIO
 from typing import Any, Final
 
-from aiokafka.protocol.types import Boolean, CompactString, Int8, Int32, String, TaggedFields, UnsignedVarInt32
-
-from kafka_quota_proxy.proxy.cli.demo.mock_admin_layouts import LAYOUTS
+from kafka_quota_proxy.protocol import codec
+from kafka_quota_proxy.protocol.api import API_NAMES, ApiKey
+from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import MockCluster
 
-_METADATA: Final = 3
-_FIND_COORDINATOR: Final = 10
-_FLEXIBLE_METADATA: Final = 9
-_FLEXIBLE_FIND_COORDINATOR: Final = 3
+# The oldest and the newest version of each API that is answered. The newest versions without compact strings suffice
+# for all clients.
+_VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
+    ApiKey.CREATE_TOPICS: (2, 4),
+    ApiKey.DELETE_TOPICS: (1, 3),
+    ApiKey.DESCRIBE_CONFIGS: (1, 2),
+    ApiKey.ALTER_CONFIGS: (0, 1),
+    ApiKey.CREATE_PARTITIONS: (0, 1),
+    ApiKey.ELECT_LEADERS: (1, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 0),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: (0, 0),
+    ApiKey.ALTER_CLIENT_QUOTAS: (0, 0),
+}
 _DEFAULT_PARTITIONS: Final = 4  # the mock's
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -46,19 +56,22 @@ Fields = Sequence[Any]
 Error = tuple[int, str | None]
 _NO_ERROR: Final[Error] = (0, None)
 _UNKNOWN: Final[Error] = (_UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-# The response to a request of an API that is announced for its error message only, by the API's name.
-_REFUSALS: Final[Mapping[str, Callable[[Fields, Error], Fields]]] = {
-    "DescribeConfigs": lambda request, error: (0, [(*error, *resource[:2], []) for resource in request[0]]),
-    "AlterConfigs": lambda request, error: (0, [(*error, *resource[:2]) for resource in request[0]]),
-    "IncrementalAlterConfigs": lambda request, error: (0, [(*error, *resource[:2]) for resource in request[0]]),
-    "CreatePartitions": lambda request, error: (0, [(topic, *error) for topic, _ in request[0]]),
-    "DescribeClientQuotas": lambda _, error: (0, *error, None),
-    "AlterClientQuotas": lambda request, error: (0, [(*error, entity) for entity, _ in request[0]]),
+# The response to a request of an API that is announced for its error message only. ``protocol.messages`` has the fields
+# of both.
+_REFUSALS: Final[Mapping[int, Callable[[Fields, Error], Fields]]] = {
+    ApiKey.DESCRIBE_CONFIGS: lambda request, error: (0, [(*error, *resource[:2], ()) for resource in request[0]]),
+    ApiKey.ALTER_CONFIGS: lambda request, error: (0, [(*error, *resource[:2]) for resource in request[0]]),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda request, error: (0, [(*error, *resource[:2]) for resource in request[0]]),
+    ApiKey.CREATE_PARTITIONS: lambda request, error: (
+        (None, 0, None, [(None, topic[1], error[0], (error[1] or "").encode()) for topic in request[0]], None)
+    ),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: lambda _, error: (0, *error, None),
+    ApiKey.ALTER_CLIENT_QUOTAS: lambda request, error: (0, [(*error, entity) for entity, _ in request[0]]),
 }
 
 
 class MockAdmin:
-    """Answers the admin requests to all brokers of a mock cluster. Requests and responses are frames.
+    """Answers the admin requests to all brokers of a mock cluster. Requests and responses are frames without a size.
 
     Attributes:
         versions: The oldest and the newest version of each API that is answered, by API key.
@@ -67,76 +80,74 @@ class MockAdmin:
     def __init__(self, mock: MockCluster) -> None:
         self._mock = mock
         self._preferred: dict[tuple[str, int], int] = {}  # the preferred leaders other than broker 1
-        self._layouts = {(layout.api_key, version): layout for layout in LAYOUTS for version in layout.versions}
-        self.versions = {
-            key: (min(each for each in self._layouts if each[0] == key)[1], version)
-            for key, version in sorted(self._layouts)
-        }
-        self._answers: Mapping[str, Callable[[Fields], Fields]] = {
-            "CreateTopics": self._create_topics,
-            "DeleteTopics": self._delete_topics,
-            "ElectLeaders": self._elect_leaders,
-            "AlterPartitionReassignments": self._reassign,
+        self.versions = {int(key): versions for key, versions in _VERSIONS.items()}
+        self._answers: Mapping[int, Callable[[Fields], Fields]] = {
+            ApiKey.CREATE_TOPICS: self._create_topics,
+            ApiKey.DELETE_TOPICS: self._delete_topics,
+            ApiKey.ELECT_LEADERS: self._elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self._reassign,
             # There is none, because each ends at once.
-            "ListPartitionReassignments": lambda _: (0, *_NO_ERROR, [], {}),
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda _: (0, *_NO_ERROR, ()),
         }
 
     def answer(self, frame: bytes) -> bytes | None:
         """Return the response to a request, or None if the mock has to answer it.
 
         Raises:
-            struct.error, ValueError: The request ends too early.
+            struct.error, ValueError: The request is malformed.
         """
-        api_key, version, correlation_id = struct.unpack_from(">hhi", frame)
-        if api_key == _METADATA:
-            self._create_named_topics(frame, version)
-        elif api_key == _FIND_COORDINATOR:
-            self._choose_coordinator(frame, version)
-        layout = self._layouts.get((api_key, version))
-        if layout is None:
+        api_key, version = struct.unpack_from(">hh", frame)
+        oldest, newest = _VERSIONS.get(api_key, (0, -1))
+        is_answered = oldest <= version <= newest
+        if not is_answered and api_key not in (ApiKey.METADATA, ApiKey.FIND_COORDINATOR):
             return None
-        request = layout.request.decode(_body(frame, is_flexible=layout.is_flexible))
-        response = (
-            self._answers[layout.api](request)
-            if layout.api in self._answers
-            else _REFUSALS[layout.api](request, (_UNSUPPORTED_VERSION, _LACKS.format(layout.api)))
-        )
-        # The header of a flexible response has tagged fields, too.
-        return struct.pack(">i", correlation_id) + bytes(layout.is_flexible) + bytes(layout.response.encode(response))
+        try:
+            head, request = codec.read_request(struct.pack(">i", len(frame)) + frame, api_key)
+        except ProtocolError as error:
+            raise ValueError(f"a request of {API_NAMES[api_key]} v{version} cannot be read: {error}") from None
+        if api_key == ApiKey.METADATA:
+            self._create_named_topics(request)
+        elif api_key == ApiKey.FIND_COORDINATOR:
+            key, kind, _ = request
+            self._mock.set_coordinator("transaction" if kind == 1 else "group", key, 1)
+        if not is_answered:
+            return None
+        lacks = _UNSUPPORTED_VERSION, _LACKS.format(API_NAMES[api_key])
+        answer = self._answers.get(api_key)
+        response = answer(request) if answer else _REFUSALS[api_key](request, lacks)
+        return codec.write_response(api_key, version, head.correlation_id, response)[4:]
 
-    def _create_named_topics(self, frame: bytes, version: int) -> None:
-        for topic in topics_to_create(_body(frame, is_flexible=version >= _FLEXIBLE_METADATA), version):
+    def _create_named_topics(self, request: Fields) -> None:
+        topics, may_create, *_ = request
+        for _, name in (topics or ()) if may_create is not False else ():  # it is None before v4
+            topic = name.decode() if name else ""
             if topic not in self._mock.leaders and _TOPIC.fullmatch(topic):
                 self._mock.create_topic(topic, [1] * _DEFAULT_PARTITIONS)
 
-    def _choose_coordinator(self, frame: bytes, version: int) -> None:
-        fields = _body(frame, is_flexible=version >= _FLEXIBLE_FIND_COORDINATOR)
-        string = CompactString if version >= _FLEXIBLE_FIND_COORDINATOR else String
-        key = string("utf-8").decode(fields)
-        kind = "transaction" if version >= 1 and Int8.decode(fields) == 1 else "group"
-        self._mock.set_coordinator(kind, key, 1)
-
     def _create_topics(self, request: Fields) -> Fields:
-        topics, _, validate_only = request
-        return 0, [(topic[0], *self._create_topic(*topic, validate_only=validate_only)) for topic in topics]
+        topics, _, _, validate_only = request
+        results = []
+        for _, name, partitions, replication_factor, assignment, _ in topics:
+            error_code, message = self._create_topic(
+                name.decode("utf-8", "replace"), partitions, replication_factor, dict(assignment), validate_only
+            )
+            results.append((None, name, None, error_code, message and message.encode(), None, None, None))
+        return None, 0, None, results, None
 
     def _create_topic(
         self,
         topic: str,
         partitions: int,
         replication_factor: int,
-        assignment: Sequence[tuple[int, list[int]]],
-        _configs: Fields,
-        *,
+        replicas: Mapping[int, Sequence[int]],
         validate_only: bool,
     ) -> Error:
         if not _TOPIC.fullmatch(topic):
             return _INVALID_TOPIC, f"Topic name is invalid: '{topic}'"
         if topic in self._mock.leaders:
             return _TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists."
-        if assignment:
-            replicas = dict(assignment)
-            if sorted(replicas) != list(range(len(assignment))) or not all(map(self._are_brokers, replicas.values())):
+        if replicas:
+            if sorted(replicas) != list(range(len(replicas))) or not all(map(self._are_brokers, replicas.values())):
                 return _INVALID_REPLICA_ASSIGNMENT, f"Invalid replica assignment for topic '{topic}'."
             leaders = [replicas[partition][0] for partition in range(len(replicas))]
         elif partitions < 1 and partitions != -1:
@@ -155,8 +166,9 @@ class MockAdmin:
         return _NO_ERROR
 
     def _delete_topics(self, request: Fields) -> Fields:
-        topics, _ = request
-        return 0, [(topic, self._delete_topic(topic)) for topic in topics]
+        _, topics, _, _ = request
+        results = [(None, name, None, self._delete_topic(name.decode("utf-8", "replace")), None) for _, name in topics]
+        return None, 0, None, results, None
 
     def _delete_topic(self, topic: str) -> int:
         if topic not in self._mock.leaders:
@@ -168,14 +180,14 @@ class MockAdmin:
 
     def _reassign(self, request: Fields) -> Fields:
         """Make the first replica of each list the preferred leader."""
-        topics = request[-2]
-        results: list[Fields] = [
-            (topic, [(index, *self._reassign_one(topic, index, replicas), {}) for index, replicas, _ in partitions], {})
-            for topic, partitions, _ in topics
+        _, flag, topics = request
+        results = [
+            (topic, [(index, *self._reassign_one(topic, index, replicas)) for index, replicas in partitions])
+            for topic, partitions in topics
         ]
-        return (0, *request[1:-2], *_NO_ERROR, results, {})
+        return 0, flag, *_NO_ERROR, results
 
-    def _reassign_one(self, topic: str, partition: int, replicas: list[int] | None) -> Error:
+    def _reassign_one(self, topic: str, partition: int, replicas: Sequence[int] | None) -> Error:
         if not self._exists(topic, partition):
             return _UNKNOWN
         if replicas is None:
@@ -189,20 +201,16 @@ class MockAdmin:
 
     def _elect_leaders(self, request: Fields) -> Fields:
         """Make the preferred replicas the leaders of the partitions, or of all that another broker leads."""
-        unclean, asked = request[:2]
-        if asked is None:
-            pairs = [(topic, range(len(leaders))) for topic, leaders in self._mock.leaders.items()]
-        else:
-            pairs = [(topic, partitions) for topic, partitions, *_ in asked]
-        tags: list[Mapping[int, bytes]] = [{}] if len(request) > 3 else []  # of v2
+        unclean, asked, _ = request
+        of_all = [(topic, range(len(leaders))) for topic, leaders in self._mock.leaders.items()]
         results: list[Fields] = []
-        for topic, partitions in pairs:
+        for topic, partitions in of_all if asked is None else asked:
             elected = [(partition, *self._elect(topic, partition, unclean=bool(unclean))) for partition in partitions]
             if asked is None:
                 elected = [each for each in elected if each[1] != _ELECTION_NOT_NEEDED]
             if elected or asked is not None:
-                results.append((topic, [(*each, *tags) for each in elected], *tags))
-        return 0, 0, results, *tags
+                results.append((topic, elected))
+        return 0, 0, results
 
     def _elect(self, topic: str, partition: int, *, unclean: bool) -> Error:
         if not self._exists(topic, partition):
@@ -219,31 +227,3 @@ class MockAdmin:
     def _are_brokers(self, replicas: Sequence[int]) -> bool:
         known = {*range(1, self._mock.brokers + 1)}
         return bool(replicas) and len({*replicas}) == len(replicas) and known.issuperset(replicas)
-
-
-def topics_to_create(fields: BytesIO, version: int) -> list[str]:
-    """Return the topics that the body of a Metadata request names, or none if it forbids their creation.
-
-    The body consists of an array of topics, (v4+: bool allow_auto_topic_creation) and the rest. A topic consists of
-    (v10+: uuid topic_id), string name, and (v9+) tagged fields. The array and the string are compact from v9 on.
-    """
-    is_flexible = version >= _FLEXIBLE_METADATA
-    string = (CompactString if is_flexible else String)("utf-8")
-    topics = []
-    for _ in range(UnsignedVarInt32.decode(fields) - 1 if is_flexible else Int32.decode(fields)):
-        if version >= 10:
-            fields.seek(16, SEEK_CUR)
-        topics.append(string.decode(fields))
-        if is_flexible:
-            TaggedFields.decode(fields)
-    return [topic for topic in topics if topic] if version < 4 or Boolean.decode(fields) else []
-
-
-def _body(frame: bytes, *, is_flexible: bool) -> BytesIO:
-    """Return the request after its header, which ends with string client_id and, if flexible, tagged fields."""
-    fields = BytesIO(frame)
-    fields.seek(8)
-    String("utf-8").decode(fields)
-    if is_flexible:
-        TaggedFields.decode(fields)
-    return fields
