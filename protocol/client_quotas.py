@@ -8,8 +8,9 @@ Source: KIP-546.
 
 from typing import Final, NamedTuple
 
+from kafka_quota_proxy.protocol import codec
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
-from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS, read_request, read_response, write_response
+from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
 
 DESCRIBE: Final = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
 ALTER: Final = int(ApiKey.ALTER_CLIENT_QUOTAS)
@@ -108,15 +109,21 @@ def is_client_quotas(api_key: int, api_version: int) -> bool:
     return api_key in (DESCRIBE, ALTER) and api_version <= HIGHEST_VERSION[api_key]
 
 
+def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> DescribeRequest | AlterRequest:
+    """Read a request of either API, in a version that this module knows. Raises ProtocolError if it is malformed."""
+    is_describe = int.from_bytes(frame[4:6]) == DESCRIBE
+    return (read_describe_request if is_describe else read_alter_request)(frame, most_elements=most_elements)
+
+
 def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> DescribeRequest:
     """Read a DescribeClientQuotas request, in a version that this module knows, from a whole frame."""
-    head, (components, is_strict) = read_request(frame, DESCRIBE, most_elements=most_elements)
+    head, (components, is_strict) = codec.read_request(frame, DESCRIBE, most_elements=most_elements)
     return DescribeRequest(head.api_version, head.correlation_id, tuple(map(Component._make, components)), is_strict)
 
 
 def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> AlterRequest:
     """Read an AlterClientQuotas request, in a version that this module knows, from a whole frame."""
-    head, (entries, validate_only) = read_request(frame, ALTER, most_elements=most_elements)
+    head, (entries, validate_only) = codec.read_request(frame, ALTER, most_elements=most_elements)
     alterations = tuple(
         Alteration(entity, tuple(Op(key, None if remove else value) for key, value, remove in ops))
         for entity, ops in entries
@@ -126,22 +133,20 @@ def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> Al
 
 def read_describe_response(frame: bytes, api_version: int) -> DescribeResponse:
     """Read a DescribeClientQuotas response from a whole frame."""
-    response = DescribeResponse._make(read_response(frame, DESCRIBE, api_version, most_elements=MAX_DESCRIBED_ELEMENTS))
+    response = DescribeResponse._make(
+        codec.read_response(frame, DESCRIBE, api_version, most_elements=MAX_DESCRIBED_ELEMENTS)
+    )
     entries = response.entries
     return response._replace(entries=None if entries is None else tuple(map(Described._make, entries)))
 
 
 def read_alter_response(frame: bytes, api_version: int) -> AlterResponse:
     """Read an AlterClientQuotas response from a whole frame."""
-    throttle_time_ms, entries = read_response(frame, ALTER, api_version)
+    throttle_time_ms, entries = codec.read_response(frame, ALTER, api_version)
     return AlterResponse(throttle_time_ms, tuple(map(Altered._make, entries)))
 
 
-def write_describe_response(response: DescribeResponse, *, correlation_id: int, api_version: int) -> bytes:
-    """Encode a DescribeClientQuotas response as a whole frame."""
-    return write_response(DESCRIBE, api_version, correlation_id, response)
-
-
-def write_alter_response(response: AlterResponse, *, correlation_id: int, api_version: int) -> bytes:
-    """Encode an AlterClientQuotas response as a whole frame."""
-    return write_response(ALTER, api_version, correlation_id, response)
+def write_response(response: DescribeResponse | AlterResponse, *, correlation_id: int, api_version: int) -> bytes:
+    """Encode a response as a whole frame."""
+    api_key = DESCRIBE if isinstance(response, DescribeResponse) else ALTER
+    return codec.write_response(api_key, api_version, correlation_id, response)

@@ -47,15 +47,17 @@ _ABSENT: Final = 1
 _OFFSET: Final = 2
 _TAGS: Final = 3
 _TEXT: Final = 4
-_UTF8: Final = 5
-_BYTES: Final = 6
-_RECORDS: Final = 7
-_NUMBERS: Final = 8
-_ARRAY: Final = 9
+_MESSAGE: Final = 5
+_UTF8: Final = 6
+_BYTES: Final = 7
+_RECORDS: Final = 8
+_NUMBERS: Final = 9
+_ARRAY: Final = 10
 _KINDS: Final = {
     "offset": _OFFSET,
     "tags": _TAGS,
     "string": _TEXT,
+    "message": _MESSAGE,
     "utf8": _UTF8,
     "bytes": _BYTES,
     "records": _RECORDS,
@@ -106,7 +108,7 @@ class Layout:
                 detail = Layout(field.fields, version, is_flexible, is_flexible and field.kind == "[")
             elif kind == _NUMBERS:
                 detail = FIXED[field.of]
-            size = detail.size if isinstance(detail, Struct) else 2 if kind in (_TEXT, _UTF8) else 4
+            size = detail.size if isinstance(detail, Struct) else 2 if kind in (_TEXT, _MESSAGE, _UTF8) else 4
             self.steps.append(_Step(kind, detail, size, field.is_nullable, begin, index + 1))
 
 
@@ -176,7 +178,7 @@ class _Reader:
                     raise Truncated(f"the data ends at byte {end}, before the end of a field at byte {at + length}")
                 else:
                     begin, at = at, at + length
-                    if kind == _TEXT:
+                    if kind <= _MESSAGE:
                         values.append(data[begin:at].decode("utf-8", "surrogateescape"))
                     else:
                         values.append(data[begin:at] if kind != _RECORDS else memoryview(data)[begin:at])
@@ -271,17 +273,19 @@ def write_request(
     name = b"\xff\xff" if client_id is None else write_string(client_id, is_compact=False)
     layout = _layout(api_key, False, api_version)
     head = _REQUEST_HEAD.pack(api_key, api_version, correlation_id) + name + (NO_TAGS if layout.is_flexible else b"")
-    return framed(head, *written(layout, (values,)))
+    return framed(head, *_written(layout, (values,)))
 
 
 def write_response(api_key: int, api_version: int, correlation_id: int, values: Iterable[Any]) -> bytes:
     """Encode a response as a whole frame."""
-    head = _INT32.pack(correlation_id) + bytes(response_header_version(api_key, api_version))
-    return framed(head, *written(_layout(api_key, True, api_version), (values,)))
+    layout = _layout(api_key, True, api_version)
+    # ApiVersions, whose response header never has tags, is not in the table.
+    head = _INT32.pack(correlation_id) + (NO_TAGS if layout.has_tags else b"")
+    return framed(head, *_written(layout, (values,)))
 
 
-def written(layout: Layout, structures: Iterable[Iterable[Any]]) -> list[Buffer]:
-    """Encode structures one after another. A string that is too long is cut off at the maximum length.
+def _written(layout: Layout, structures: Iterable[Iterable[Any]]) -> list[Buffer]:
+    """Encode structures one after another.
 
     The values of fields that the version lacks, and those of the type ``offset``, may be anything.
     """
@@ -296,9 +300,9 @@ def written(layout: Layout, structures: Iterable[Iterable[Any]]) -> list[Buffer]
                 parts.append(NO_TAGS if kind == _TAGS else b"")
                 continue
             value = values[begin]
-            if kind == _TEXT and value is not None:
+            if kind <= _MESSAGE and value is not None:
                 value = value.encode("utf-8", "surrogateescape")
-                if len(value) > MAX_STRING_BYTES:
+                if kind == _MESSAGE and len(value) > MAX_STRING_BYTES:
                     # If the cut falls inside a character, "ignore" drops the rest of that character.
                     value = value[:MAX_STRING_BYTES].decode("utf-8", "ignore").encode()
             length = -1 if value is None else len(value)
@@ -311,7 +315,7 @@ def written(layout: Layout, structures: Iterable[Iterable[Any]]) -> list[Buffer]
             elif kind == _NUMBERS:
                 parts.append(pack(f">{max(length, 0)}{detail}", *(value or ())))
             else:
-                parts += written(detail, value or ())
+                parts += _written(detail, value or ())
         if layout.has_tags:
             parts.append(NO_TAGS)
     return parts

@@ -6,6 +6,7 @@ numbers. Names and versions are
 Kafka's. Types are Kafka's, too, with these exceptions:
 
     string    in Python a ``str``. Invalid UTF-8 is kept in it by ``surrogateescape``
+    message   a string that is cut off at the maximum length when it is written
     utf8      also a string, but in Python its UTF-8 as ``bytes``
     records   in Python a ``memoryview`` of the frame, so that records are not copied
     offset    takes no bytes in a message. It says where in the frame the next field begins
@@ -34,7 +35,7 @@ Produce response
         name utf8 0-12, topic_id uuid 13+
         partition_responses [
             index int32, error_code int16, base_offset int64, log_append_time_ms int64 2+, log_start_offset int64 5+
-            record_errors [batch_index int32, batch_index_error_message string?] 8+, error_message string? 8+
+            record_errors [batch_index int32, batch_index_error_message message?] 8+, error_message message? 8+
         ]
     ]
     throttle_time_ms int32 1+
@@ -84,7 +85,7 @@ JoinGroup response
 SaslAuthenticate request
     auth_bytes bytes
 SaslAuthenticate response
-    error_code int16, error_message string?, auth_bytes bytes, session_lifetime_ms int64 1+
+    error_code int16, error_message message?, auth_bytes bytes, session_lifetime_ms int64 1+
 
 CreateTopics request
     topics [
@@ -120,7 +121,7 @@ CreatePartitions response
 DescribeClientQuotas request
     components [entity_type string, match_type int8, match string?], strict bool
 DescribeClientQuotas response
-    throttle_time_ms int32, error_code int16, error_message string?
+    throttle_time_ms int32, error_code int16, error_message message?
     entries [entity [entity_type string, entity_name string?], values [key string, value float64]]?
 
 AlterClientQuotas request
@@ -128,7 +129,7 @@ AlterClientQuotas request
     validate_only bool
 AlterClientQuotas response
     throttle_time_ms int32
-    entries [error_code int16, error_message string?, entity [entity_type string, entity_name string?]]
+    entries [error_code int16, error_message message?, entity [entity_type string, entity_name string?]]
 
 DescribeConfigs request
     resources [resource_type int8, resource_name string, configuration_keys (key string)?]
@@ -136,7 +137,7 @@ DescribeConfigs request
 DescribeConfigs response
     throttle_time_ms int32
     results [
-        error_code int16, error_message string?, resource_type int8, resource_name string
+        error_code int16, error_message message?, resource_type int8, resource_name string
         configs [
             name string, value string?, read_only bool, is_default bool 0-0, config_source int8 1+, is_sensitive bool
             synonyms [name string, value string?, source int8] 1+, config_type int8 3+, documentation string? 3+
@@ -147,7 +148,7 @@ AlterConfigs request
     resources [resource_type int8, resource_name string, configs [name string, value string?]], validate_only bool
 AlterConfigs response
     throttle_time_ms int32
-    responses [error_code int16, error_message string?, resource_type int8, resource_name string]
+    responses [error_code int16, error_message message?, resource_type int8, resource_name string]
 
 IncrementalAlterConfigs request
     resources [
@@ -156,27 +157,27 @@ IncrementalAlterConfigs request
     validate_only bool
 IncrementalAlterConfigs response
     throttle_time_ms int32
-    responses [error_code int16, error_message string?, resource_type int8, resource_name string]
+    responses [error_code int16, error_message message?, resource_type int8, resource_name string]
 
 ElectLeaders request
     election_type int8 1+, topic_partitions [topic string, partitions []int32]?, timeout_ms int32
 ElectLeaders response
     throttle_time_ms int32, error_code int16 1+
     replica_election_results [
-        topic string, partition_result [partition_id int32, error_code int16, error_message string?]
+        topic string, partition_result [partition_id int32, error_code int16, error_message message?]
     ]
 
 AlterPartitionReassignments request
     timeout_ms int32, allow_replication_factor_change bool 1+
     topics [name string, partitions [partition_index int32, replicas []int32?]]
 AlterPartitionReassignments response
-    throttle_time_ms int32, allow_replication_factor_change bool 1+, error_code int16, error_message string?
-    responses [name string, partitions [partition_index int32, error_code int16, error_message string?]]
+    throttle_time_ms int32, allow_replication_factor_change bool 1+, error_code int16, error_message message?
+    responses [name string, partitions [partition_index int32, error_code int16, error_message message?]]
 
 ListPartitionReassignments request
     timeout_ms int32, topics [name string, partition_indexes []int32]?
 ListPartitionReassignments response
-    throttle_time_ms int32, error_code int16, error_message string?
+    throttle_time_ms int32, error_code int16, error_message message?
     topics [
         name string
         partitions [partition_index int32, replicas []int32, adding_replicas []int32, removing_replicas []int32]
@@ -196,12 +197,12 @@ DescribeLogDirs response
     ]
 
 ShareFetch response
-    throttle_time_ms int32, error_code int16, error_message string?, acquisition_lock_timeout_ms int32 1+
+    throttle_time_ms int32, error_code int16, error_message message?, acquisition_lock_timeout_ms int32 1+
     responses [
         topic_id uuid
         partitions [
-            partition_index int32, error_code int16, error_message string?
-            acknowledge_error_code int16, acknowledge_error_message string?
+            partition_index int32, error_code int16, error_message message?
+            acknowledge_error_code int16, acknowledge_error_message message?
             leader_id int32, leader_epoch int32, leader_end tags, records records?
             acquired_records [first_offset int64, last_offset int64, delivery_count int16]
         ]

@@ -19,8 +19,8 @@ from kafka_quota_proxy.protocol.client_quotas import (
     AlterRequest,
     AlterResponse,
     DescribeRequest,
-    write_alter_response,
-    write_describe_response,
+    read_request,
+    write_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
@@ -30,7 +30,6 @@ from kafka_quota_proxy.proxy.rules.api import (
     QuotasAltered,
     Ticket,
     TicketOwner,
-    read_request,
     refusal,
 )
 from kafka_quota_proxy.proxy.rules.audit import ChangeLog
@@ -359,14 +358,13 @@ def _fail(ticket: Ticket) -> None:
 
 
 def _described(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> bytes:
-    return write_describe_response(
-        describe(rules, request), correlation_id=request.correlation_id, api_version=request.api_version
-    )
+    response = describe(rules, request)
+    return write_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
 
 
 def _altered(altered: QuotasAltered, request: AlterRequest) -> bytes:
     response = AlterResponse(altered.throttle_time_ms, altered.results)
-    return write_alter_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
+    return write_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
 
 
 def _log_changes(principal: str, changes: Sequence[Change]) -> None:

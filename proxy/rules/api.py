@@ -18,12 +18,8 @@ from kafka_quota_proxy.protocol.client_quotas import (
     AlterRequest,
     AlterResponse,
     DescribeRequest,
-    read_alter_request,
-    read_describe_request,
-    write_alter_response,
-    write_describe_response,
+    write_response,
 )
-from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.rules.alter import refuse_alter
 from kafka_quota_proxy.proxy.rules.codec import RequestedChanges
@@ -129,21 +125,11 @@ class Administration(NamedTuple):
         """
         return principal in self.admins or not self.forwards
 
-    def max_request_bytes(self, principal: str) -> int:
-        """Return the maximum size of a user's request about quotas, if the proxy answers or refuses it itself."""
-        return MAX_REQUEST_BYTES if principal in self.admins else MAX_REFUSED_BYTES
-
 
 def unauthorized(principal: str) -> str:
     """Return the message for a user who is no administrator. It names the user and the key that would change it."""
     user = f"{shown_name(principal[:_MAX_SHOWN_NAME])}{', as nobody logs in,' if principal == ANONYMOUS else ''}"
     return f"{CLUSTER_AUTHORIZATION_FAILED_MESSAGE} The user {user} is not in principals.admins of kafka-quota-proxy."
-
-
-def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> QuotaRequest:
-    """Read a DescribeClientQuotas or AlterClientQuotas request. Raises ProtocolError if it is malformed."""
-    is_describe = int.from_bytes(frame[4:6]) == DESCRIBE
-    return (read_describe_request if is_describe else read_alter_request)(frame, most_elements=most_elements)
 
 
 def refusal(
@@ -152,14 +138,9 @@ def refusal(
     error_code: int = CLUSTER_AUTHORIZATION_FAILED,
 ) -> bytes:
     """Return the response that refuses the whole request, by default because the client is not authorized."""
-    if isinstance(request, DescribeRequest):
-        return write_describe_response(
-            refuse_describe(error_code, message),
-            correlation_id=request.correlation_id,
-            api_version=request.api_version,
-        )
-    return write_alter_response(
-        AlterResponse(0, refuse_alter(request, error_code, message)),
-        correlation_id=request.correlation_id,
-        api_version=request.api_version,
+    response = (
+        refuse_describe(error_code, message)
+        if isinstance(request, DescribeRequest)
+        else AlterResponse(0, refuse_alter(request, error_code, message))
     )
+    return write_response(response, correlation_id=request.correlation_id, api_version=request.api_version)

@@ -22,8 +22,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     read_alter_response,
     read_describe_request,
     read_describe_response,
-    write_alter_response,
-    write_describe_response,
+    write_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.rules.alter import MAX_RULES, decide
@@ -88,7 +87,7 @@ def _alter(source: Source, rules: Rules) -> None:
         assert all(0 < value < float("inf") for value in rule.limits.values())
     assert 0 <= len(rules) <= MAX_RULES
     response = AlterResponse(0, decision.results)
-    answer = write_alter_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
+    answer = write_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
     _check_answer(frame, answer, ALTER, request.api_version, 6 * len(frame))
     assert read_alter_response(answer, request.api_version) == response
 
@@ -105,7 +104,7 @@ def _describe(source: Source, rules: Rules) -> None:
     assert read_describe_request(write_describe_request(request, client_id="admin")) == request
     response = describe(rules, request)
     assert (response.entries is None) == (response.error_code != 0)
-    answer = write_describe_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
+    answer = write_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
     _check_answer(frame, answer, DESCRIBE, request.api_version, len(frame) + 300 * len(rules))
     assert read_describe_response(answer, request.api_version) == response
 
@@ -123,7 +122,7 @@ def _read_answers(source: Source, rules: Rules) -> None:
     if choice & 0x10:
         frame = damaged(frame, source)
     read: Any = read_describe_response if api_key == DESCRIBE else read_alter_response
-    write: Any = write_describe_response if api_key == DESCRIBE else write_alter_response
+    write: Any = write_response
     try:
         response = read(frame, version)
     except ProtocolError:

@@ -24,8 +24,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     read_alter_response,
     read_describe_request,
     read_describe_response,
-    write_alter_response,
-    write_describe_response,
+    write_response,
 )
 from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
 from kafka_quota_proxy.protocol.errors import TooManyElements
@@ -95,7 +94,7 @@ def test_a_describe_response_that_was_written_is_read(
 ) -> None:
     response = DescribeResponse(0, error_code, message, entries)
 
-    frame = write_describe_response(response, correlation_id=-1, api_version=version)
+    frame = write_response(response, correlation_id=-1, api_version=version)
 
     assert read_describe_response(frame, version) == response
 
@@ -106,7 +105,7 @@ def test_ten_thousand_entities_with_two_limits_are_less_than_a_megabyte(version:
     limits = (("producer_byte_rate", 1.0), ("consumer_byte_rate", 2.0))
     entries = tuple(Described((("client-id", f"client-{number}"),), limits) for number in range(10_000))
 
-    frame = write_describe_response(DescribeResponse(0, 0, "", entries), correlation_id=7, api_version=version)
+    frame = write_response(DescribeResponse(0, 0, "", entries), correlation_id=7, api_version=version)
 
     assert 800_000 < len(frame) < 900_000
 
@@ -120,7 +119,7 @@ def test_bytes_that_are_not_utf_8_survive_a_round_trip(version: int) -> None:
     assert b"a\xffb" in frame
     assert read_alter_request(frame) == request
     results = (Altered(42, "Invalid configuration key \udcfe", request.alterations[0].entity),)
-    answer = write_alter_response(AlterResponse(0, results), correlation_id=7, api_version=version)
+    answer = write_response(AlterResponse(0, results), correlation_id=7, api_version=version)
     assert read_alter_response(answer, version).results == results
 
 

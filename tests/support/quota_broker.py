@@ -9,8 +9,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     AlterResponse,
     read_alter_request,
     read_describe_request,
-    write_alter_response,
-    write_describe_response,
+    write_response,
 )
 from kafka_quota_proxy.proxy.rules.alter import decide, refuse_alter
 from kafka_quota_proxy.proxy.rules.describe import describe, refuse_describe
@@ -78,7 +77,7 @@ class QuotaBroker:
         request = read_describe_request(frame)
         told = self.told_now()
         response = refuse_describe(self.error_code, "No.") if self.error_code else describe(told, request)
-        return write_describe_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
+        return write_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
 
     def _alter(self, frame: bytes) -> bytes:
         request = read_alter_request(frame)
@@ -89,6 +88,6 @@ class QuotaBroker:
             results = decision.results
             apply(self.rules, decision.changes)
             self._late = self.lag
-        return write_alter_response(
+        return write_response(
             AlterResponse(0, results), correlation_id=request.correlation_id, api_version=request.api_version
         )

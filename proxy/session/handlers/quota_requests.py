@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Enforcement
-from kafka_quota_proxy.protocol.api import API_NAMES
-from kafka_quota_proxy.protocol.client_quotas import ALTER, is_client_quotas
+from kafka_quota_proxy.protocol.api import API_NAMES, HIGHEST_VERSION
+from kafka_quota_proxy.protocol.client_quotas import ALTER, read_request
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, LoginExpired, UnknownVersion
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME
 from kafka_quota_proxy.proxy.rules.api import (
+    MAX_REFUSED_BYTES,
     MAX_REFUSED_ELEMENTS,
     MAX_REQUEST_BYTES,
     Administration,
     Ticket,
-    read_request,
     refusal,
     unauthorized,
 )
@@ -98,13 +98,13 @@ class QuotaRequestHandler(WholeRequestHandler):
         """Answer a request about client quotas, or forward it if ``administration`` does not answer this principal."""
         state = self._state
         principal, frame_end = state.account.principal, position + 4 + head.size_bytes
-        if not administration.is_answered_here(principal):
+        is_admin = principal in administration.admins
+        if administration.forwards and not is_admin:
             return state.requests.pass_other(head, now_ms)
-        self._check(head, administration, now_ms)
+        self._check(head, is_admin=is_admin, now_ms=now_ms)
         self._is_coming = frame_end > len(data)
         if self._is_coming or not state.is_alone():
             return None
-        is_admin = principal in administration.admins
         charge = charge_of(state, head, now_ms)
         if is_admin:
             # An administrator does not queue for a busy broker, because a change of quotas may help the broker.
@@ -129,20 +129,20 @@ class QuotaRequestHandler(WholeRequestHandler):
         state.broker_turn.leave()
         return position, frame_end, b""
 
-    def _check(self, head: RequestHead, administration: Administration, now_ms: int) -> None:
+    def _check(self, head: RequestHead, *, is_admin: bool, now_ms: int) -> None:
         """Raise ``ProtocolError`` if the proxy cannot answer a request about client quotas.
 
         The reason may be an unknown version, an expired login, or the size of the request.
         """
         size_bytes, api_key, api_version, _, _, _ = head
         login = self._state.requests.login
-        if not is_client_quotas(api_key, api_version):
+        if api_version > HIGHEST_VERSION[api_key]:
             raise UnknownVersion(f"version {api_version} of {API_NAMES[api_key]} is neither supported nor offered")
         if login is not None and login.login.has_expired(now_ms=now_ms):
             raise LoginExpired(
                 "the login has expired, and the client sent a request about client quotas without a new login"
             )
-        if size_bytes > administration.max_request_bytes(self._state.account.principal):
+        if size_bytes > (MAX_REQUEST_BYTES if is_admin else MAX_REFUSED_BYTES):
             raise FrameTooLarge(f"a request of {size_bytes} bytes about client quotas is too long to be held")
 
     def _await(self, ticket: Ticket, request: _Request | None) -> None:

@@ -16,8 +16,8 @@ from kafka_quota_proxy.protocol.client_quotas import (
     Op,
     read_alter_response,
     read_describe_response,
-    write_alter_response,
-    write_describe_response,
+    read_request,
+    write_response,
 )
 from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
 from kafka_quota_proxy.protocol.errors import (
@@ -35,7 +35,6 @@ from kafka_quota_proxy.proxy.rules.api import (
     Administration,
     QuotaRequest,
     Ticket,
-    read_request,
     unauthorized,
 )
 from kafka_quota_proxy.proxy.rules.outcome import Origin
@@ -61,7 +60,7 @@ REFUSED = (
 ALICE = (("user", "alice"),)
 CHANGE = AlterRequest(1, 7, (Alteration(ALICE, (Op("producer_byte_rate", 1.0),)), Alteration((), ())), False)
 QUESTION = DescribeRequest(0, 8, (Component("user", 2, None),), True)
-ANSWER = write_alter_response(AlterResponse(0, ()), correlation_id=7, api_version=1)
+ANSWER = write_response(AlterResponse(0, ()), correlation_id=7, api_version=1)
 BOTH = (write_alter_request(CHANGE, client_id="etl"), write_describe_request(QUESTION, client_id="etl"))
 
 
@@ -361,7 +360,7 @@ def test_answered_request_is_charged_like_a_forwarded_one(admins: frozenset[str]
 
     wire.client(BOTH[1] * 100)
     for taken in handler.taken:  # ``resume`` lets the next request in, which adds to this list
-        taken[3].answer = write_describe_response(DescribeResponse(0, 0, None, ()), correlation_id=8, api_version=0)
+        taken[3].answer = write_response(DescribeResponse(0, 0, None, ()), correlation_id=8, api_version=0)
         wire.resume()
 
     answers = wire.to_client()

@@ -9,7 +9,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     AlterRequest,
     AlterResponse,
     Op,
-    write_alter_response,
+    write_response,
 )
 from kafka_quota_proxy.protocol.header import read_request_head
 from kafka_quota_proxy.proxy.rules.api import Ticket
@@ -45,7 +45,7 @@ def awaited(request: AlterRequest, *results: Altered) -> list[tuple[Alteration, 
     """Return the changes that the response to a client waits for."""
     follower = Follower()
     passing = ForwardedAlter(follower, write_alter_request(request, client_id="c"))
-    answer = write_alter_response(AlterResponse(0, results), correlation_id=7, api_version=request.api_version)
+    answer = write_response(AlterResponse(0, results), correlation_id=7, api_version=request.api_version)
     assert passing.answer(b"before" + answer + b"behind", 6, len(answer), now_ms=0) == answer
     ticket = passing.await_change(answer, None)
     assert (ticket is None) == (not follower.awaited)
@@ -71,7 +71,7 @@ def test_a_request_that_changes_nothing_is_not_waited_for() -> None:
 def test_a_malformed_request_or_answer_passes_unchanged() -> None:
     follower = Follower()
     frame = write_alter_request(AlterRequest(1, 7, (SET,), False), client_id="c")
-    answer = write_alter_response(AlterResponse(0, (Altered(0, None, ALICE),)), correlation_id=7, api_version=1)
+    answer = write_response(AlterResponse(0, (Altered(0, None, ALICE),)), correlation_id=7, api_version=1)
 
     assert ForwardedAlter(follower, frame[:-1] + b"\7").await_change(answer, None) is None
     assert ForwardedAlter(follower, frame).await_change(answer[:-2], None) is None

@@ -12,7 +12,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     AlterRequest,
     AlterResponse,
     Op,
-    write_alter_response,
+    write_response,
 )
 from kafka_quota_proxy.proxy.rules.api import Ticket
 from kafka_quota_proxy.proxy.rules.broker.forwarded_alter import MAX_BYTES
@@ -57,7 +57,7 @@ def alter(number: int, *, is_dry: bool = False) -> bytes:
 
 
 def done(number: int) -> bytes:
-    return write_alter_response(AlterResponse(0, (Altered(0, None, ETL),)), correlation_id=number, api_version=1)
+    return write_response(AlterResponse(0, (Altered(0, None, ETL),)), correlation_id=number, api_version=1)
 
 
 def answer_of(request: bytes) -> bytes:
