@@ -113,10 +113,10 @@ class Layout:
 
 
 @cache
-def _layout(api_key: int, is_response: bool, version: int) -> Layout:
+def _layout(api_key: int, kind: str, version: int) -> Layout:
     """Return the layout of a message in a known version."""
     flexible = is_flexible(api_key, version)
-    return Layout(MESSAGES[api_key, is_response], version, flexible, flexible)
+    return Layout(MESSAGES[api_key, kind], version, flexible, flexible and kind != "front")
 
 
 # -- reading
@@ -125,11 +125,12 @@ def _layout(api_key: int, is_response: bool, version: int) -> Layout:
 class _Reader:
     """Reads structures from ``data``. ``at`` is the offset of the next one."""
 
-    __slots__ = ("_elements_left", "_most_elements", "at", "data")
+    __slots__ = ("_elements_left", "_is_whole", "_most_elements", "at", "data")
 
-    def __init__(self, data: bytes, at: int, most_elements: int) -> None:
+    def __init__(self, data: bytes, at: int, most_elements: int, *, is_whole: bool) -> None:
         self.data = data
         self.at = at
+        self._is_whole = is_whole
         self._most_elements = most_elements
         self._elements_left = most_elements + 1  # the message itself counts as the only element of an array
 
@@ -166,7 +167,7 @@ class _Reader:
                     values.append(_null(length, kind, is_nullable))
                 elif kind >= _NUMBERS:
                     # Each element has at least one byte. Kafka also checks this.
-                    if length > end - at:
+                    if length > end - at and self._is_whole:
                         raise MalformedLength(f"an array has {length} elements in {end - at} bytes")
                     self.at = at
                     read = self.structures if kind == _ARRAY else self._numbers
@@ -226,7 +227,7 @@ def read_request(frame: bytes, api_key: int, *, most_elements: int = MAX_ELEMENT
     Raises Truncated or TrailingBytes if the fields do not end with the frame. For other errors see ``read_fields``.
     """
     head = read_whole_head(frame)
-    values, end = read_fields(frame, head.body, api_key, head.api_version, False, most_elements)
+    values, end = read_fields(frame, head.body, api_key, head.api_version, "request", most_elements)
     if end != len(frame):
         raise TrailingBytes(f"a request has {len(frame) - end} bytes after its last field")
     return head, values
@@ -239,23 +240,25 @@ def read_response(
     if len(frame) < 8 or len(frame) != 4 + _INT32.unpack_from(frame)[0]:
         raise Truncated(f"a response of {len(frame)} bytes is not one whole frame")
     body = skip_tags(frame, 8) if response_header_version(api_key, api_version) else 8
-    values, end = read_fields(frame, body, api_key, api_version, True, most_elements)
+    values, end = read_fields(frame, body, api_key, api_version, "response", most_elements)
     if end != len(frame):
         raise TrailingBytes(f"a response has {len(frame) - end} bytes after its last field")
     return values
 
 
 def read_fields(
-    data: Buffer, at: int, api_key: int, api_version: int, is_response: bool, most_elements: int = MAX_ELEMENTS
+    data: Buffer, at: int, api_key: int, api_version: int, kind: str, most_elements: int = MAX_ELEMENTS
 ) -> tuple[Values, int]:
     """Read the fields of a message, whose body begins at the offset ``at``. Return them and the offset after them.
+
+    ``kind`` is "request", "response" or "front".
 
     An unknown newer version is read like the newest known one. Raises Truncated at the end of the data, MalformedVarint
     or MalformedLength for malformed bytes, and TooManyElements if there are more than ``most_elements`` array elements
     and tags in all.
     """
-    layout = _layout(api_key, is_response, min(api_version, HIGHEST_VERSION[api_key]))
-    reader = _Reader(bytes(data), at, most_elements)
+    layout = _layout(api_key, kind, min(api_version, HIGHEST_VERSION[api_key]))
+    reader = _Reader(bytes(data), at, most_elements, is_whole=kind != "front")
     try:
         (values,) = reader.structures(layout, 1)
     except (StructError, IndexError):
@@ -271,14 +274,14 @@ def write_request(
 ) -> bytes:
     """Encode a request as a whole frame."""
     name = b"\xff\xff" if client_id is None else write_string(client_id, is_compact=False)
-    layout = _layout(api_key, False, api_version)
+    layout = _layout(api_key, "request", api_version)
     head = _REQUEST_HEAD.pack(api_key, api_version, correlation_id) + name + (NO_TAGS if layout.is_flexible else b"")
     return framed(head, *_written(layout, (values,)))
 
 
 def write_response(api_key: int, api_version: int, correlation_id: int, values: Iterable[Any]) -> bytes:
     """Encode a response as a whole frame."""
-    layout = _layout(api_key, True, api_version)
+    layout = _layout(api_key, "response", api_version)
     # ApiVersions, whose response header never has tags, is not in the table.
     head = _INT32.pack(correlation_id) + (NO_TAGS if layout.has_tags else b"")
     return framed(head, *_written(layout, (values,)))

@@ -14,6 +14,8 @@ Kafka's. Types are Kafka's, too, with these exceptions:
 
 Tagged fields are left out: they are stepped over, and not written. Kafka has no fields of the types offset and tags.
 
+A "front" is the beginning of a response. It is read from the bytes that have arrived.
+
 Source: ``clients/src/main/resources/common/message/*.json`` of Apache Kafka 4.4, and of 3.9 for versions that 4.0
 removed. ``tests/protocol/test_messages.py`` compares this list with that of kio, which is generated from these files.
 """
@@ -56,9 +58,24 @@ Metadata response
         topic_authorized_operations int32 8+
     ]
     cluster_authorized_operations int32 8-10, error_code int16 13+
+Metadata front
+    throttle_time_ms int32 3+, brokers_at offset
+    brokers [begin offset, node_id int32, host utf8, port int32, rest offset, rack utf8? 1+], brokers_end offset
+DescribeCluster front
+    throttle_time_ms int32, error_code int16, error_message utf8?, endpoint_type int8 1+, cluster_id utf8?
+    controller_id int32, brokers_at offset
+    brokers [begin offset, broker_id int32, host utf8, port int32, rest offset, rack utf8?, is_fenced bool 2+]
+    brokers_end offset
 
 FindCoordinator request
     key string 0-3, key_type int8 1+, coordinator_keys (key string) 4+
+FindCoordinator response
+    throttle_time_ms int32 1+, error_at offset, error_code int16 0-3, error_message utf8? 1-3
+    begin offset, node_id int32 0-3, host utf8 0-3, port int32 0-3, rest offset
+    coordinators [
+        key utf8, begin offset, node_id int32, host utf8, port int32, rest offset
+        error_code int16, error_message utf8?
+    ] 4+
 
 OffsetCommit request
     group_id string, generation_id_or_member_epoch int32 1+, member_id string 1+, group_instance_id string? 7+
@@ -209,6 +226,10 @@ ShareFetch response
     ]
     node_endpoints [node_id int32, host string, port int32, rack string?]
 
+ShareAcknowledge front
+    endpoints_at offset
+    node_endpoints [begin offset, node_id int32, host utf8, port int32, rest offset, rack utf8?], endpoints_end offset
+
 CreateDelegationToken response
     error_code int16, principal_type string, principal_name string
     token_requester_principal_type string 3+, token_requester_principal_name string 3+
@@ -268,14 +289,14 @@ def _parse(tokens: list[str]) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-def _messages() -> dict[tuple[int, bool], tuple[Field, ...]]:
+def _messages() -> dict[tuple[int, str], tuple[Field, ...]]:
     keys = {name: key for key, name in API_NAMES.items()}
-    parts = re.split(r"^(\w+) (request|response)\n", _TABLE, flags=re.MULTILINE)[1:]
+    parts = re.split(r"^(\w+) (request|response|front)\n", _TABLE, flags=re.MULTILINE)[1:]
     return {
-        (keys[api], kind == "response"): _parse(_TOKEN.findall(text)[::-1])
+        (keys[api], kind): _parse(_TOKEN.findall(text)[::-1])
         for api, kind, text in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
     }
 
 
-# By the api_key and whether the message is a response.
+# By the api_key and the kind of the message, which is a request, a response or a front.
 MESSAGES: Final = _messages()

@@ -1,62 +1,54 @@
 """Finds the nodes and the cluster id in Metadata responses (key 3) and DescribeCluster responses (key 60).
 
-    Metadata           [v3+ int32 throttle_time_ms]
-    response           array of { int32 node_id, string host, int32 port, [v1+ string rack] }
-                       [v2+ string cluster_id] [v1+ int32 controller_id] array of topics ...
-    DescribeCluster    int32 throttle_time_ms, int16 error_code, string error_message, [v1+ int8 endpoint_type],
-    response           string cluster_id, int32 controller_id,
-                       array of { int32 broker_id, string host, int32 port, string rack, [v2+ bool is_fenced] } ...
+The topics of a Metadata response are not read.
 
-From Metadata v9 and DescribeCluster v0 on strings and arrays are compact, and each structure ends with tags. The topics
-of a Metadata response are not read.
-
-Source: MetadataResponse.json (0 to 13), DescribeClusterResponse.json (0 to 2) in Apache Kafka; KIP-919.
+Source: KIP-919.
 """
 
 from typing import Final, NamedTuple
 
+from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.broker_list import (
     AdvertisedAddresses,
     BrokerList,
-    frame_so_far,
-    read_broker_list,
-    read_cluster_id,
-    read_from_front,
+    broker_list,
+    read_front,
     replace_front,
-    skip_nothing,
-    skip_rack_and_tags,
 )
 from kafka_quota_proxy.protocol.errors import Truncated
-from kafka_quota_proxy.protocol.primitives import Buffer, skip, skip_compact_string, skip_string, skip_tags
+from kafka_quota_proxy.protocol.primitives import read_int16, read_uvarint, skip_compact_string, skip_string
 
+_METADATA: Final = int(ApiKey.METADATA)
+_DESCRIBE_CLUSTER: Final = int(ApiKey.DESCRIBE_CLUSTER)
 # Values of endpoint_type.
 BROKERS: Final = 1
 CONTROLLERS: Final = 2
+# A cluster id is usually a UUID of 22 letters. Older brokers and other products use a few words.
+MAX_CLUSTER_ID_BYTES: Final = 256
 
 
 def find_brokers(data: bytes, start: int, api_version: int) -> BrokerList | None:
     """Return the brokers that the Metadata response at ``start`` lists, or None if more bytes are needed."""
-
-    def read(frame: memoryview, offset: int) -> BrokerList:
-        is_flexible = api_version >= 9
-        if is_flexible:
-            offset = skip_tags(frame, offset)
-        if api_version >= 3:
-            offset = skip(frame, offset, 4)  # throttle_time_ms
-        skip_rest = skip_rack_and_tags if is_flexible else skip_string if api_version >= 1 else skip_nothing
-        return read_broker_list(frame, offset, is_compact=is_flexible, skip_rest=skip_rest)
-
-    return read_from_front(data, start, read)
+    front = read_front(data, start, _METADATA, api_version)
+    return None if front is None else broker_list(*front[1:], is_compact=api_version >= 9)
 
 
 def find_cluster_id(data: bytes, start: int, brokers: BrokerList, api_version: int) -> str | None:
     """Return the cluster id in a Metadata response, or None if it is missing or has not arrived yet."""
     if api_version < 2:
         return None
+    frame = memoryview(data)[: start + 4 + int.from_bytes(data[start : start + 4])]
     try:
-        return read_cluster_id(frame_so_far(data, start), brokers.end, is_compact=brokers.is_compact)
+        end = (skip_compact_string if brokers.is_compact else skip_string)(frame, brokers.end)
     except Truncated:
         return None
+    _, begin = (read_uvarint if brokers.is_compact else read_int16)(frame, brokers.end)
+    return _cluster_id(data[begin:end])
+
+
+def _cluster_id(value: bytes | None) -> str | None:
+    """Return a cluster id, or None if it is null, empty or longer than ``MAX_CLUSTER_ID_BYTES``."""
+    return value.decode("utf-8", "backslashreplace") if value and len(value) <= MAX_CLUSTER_ID_BYTES else None
 
 
 class Endpoints(NamedTuple):
@@ -72,20 +64,12 @@ class Endpoints(NamedTuple):
 
 def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | None:
     """Return the nodes and the cluster id in a DescribeCluster response, or None if more bytes are needed."""
-
-    def read(frame: memoryview, offset: int) -> Endpoints:
-        offset = skip_compact_string(frame, skip(frame, skip_tags(frame, offset), 4 + 2))  # error_message
-        endpoint_type = BROKERS
-        if api_version >= 1:
-            end = skip(frame, offset, 1)
-            endpoint_type, offset = frame[offset], end
-        cluster_id = read_cluster_id(frame, offset, is_compact=True)
-        offset = skip(frame, skip_compact_string(frame, offset), 4)  # controller_id
-        skip_rest = _skip_rack_fenced_and_tags if api_version >= 2 else skip_rack_and_tags
-        brokers = read_broker_list(frame, offset, is_compact=True, skip_rest=skip_rest)
-        return Endpoints(endpoint_type, brokers, cluster_id)
-
-    return read_from_front(data, start, read)
+    front = read_front(data, start, _DESCRIBE_CLUSTER, api_version)
+    if front is None:
+        return None
+    _, _, _, endpoint_type, cluster_id, _, *brokers = front
+    listed = broker_list(*brokers, is_compact=True)
+    return Endpoints(BROKERS if endpoint_type is None else endpoint_type, listed, _cluster_id(cluster_id))
 
 
 def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, addresses: AdvertisedAddresses) -> bytes:
@@ -96,7 +80,3 @@ def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, addresses: 
     """
     is_brokers = endpoints.endpoint_type == BROKERS
     return replace_front(data, start, endpoints.brokers, addresses if is_brokers else {})
-
-
-def _skip_rack_fenced_and_tags(data: Buffer, offset: int) -> int:
-    return skip_tags(data, skip(data, skip_compact_string(data, offset), 1))

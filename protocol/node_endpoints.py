@@ -26,8 +26,7 @@ from kafka_quota_proxy.protocol.broker_list import (
     AdvertisedAddresses,
     BrokerList,
     advertised,
-    read_broker_list,
-    skip_rack_and_tags,
+    read_endpoints,
 )
 from kafka_quota_proxy.protocol.errors import FrameTooSmall, HeadTooLong, MalformedLength, TrailingBytes, Truncated
 from kafka_quota_proxy.protocol.partial_frame import PartialFrame
@@ -289,7 +288,7 @@ class _ResponseParser:
             tag, size_at = read_uvarint(data, at)
             size_bytes, value_at = read_uvarint(data, size_at)
             if tag == _ENDPOINTS_TAG:
-                array = read_broker_list(data, value_at, is_compact=True, skip_rest=skip_rack_and_tags)
+                array = read_endpoints(data, value_at)
                 if found is not None or array.end != value_at + size_bytes:
                     raise MalformedLength(f"the node_endpoints of a response do not fill one tag of {size_bytes} bytes")
                 found = Endpoints(array, size_at)
@@ -306,7 +305,7 @@ class _ResponseParser:
 
         To hide the endpoints, ``hidings`` receives a change that puts an empty array and an unknown tag in their place.
         """
-        array = read_broker_list(data, at, is_compact=True, skip_rest=skip_rack_and_tags)
+        array = read_endpoints(data, at)
         tags, after = read_uvarint(data, array.end)
         end = skip_tags(data, array.end)
         if array.brokers:

@@ -38,7 +38,7 @@ def read_producer_batches(frame: bytes) -> list[ProducerBatch]:
     head = read_whole_head(frame)
     if head.api_version < _FIRST_BATCHES:
         return []
-    (*_, topics), _ = read_fields(frame, head.body, ApiKey.PRODUCE, head.api_version, False)
+    (*_, topics), _ = read_fields(frame, head.body, ApiKey.PRODUCE, head.api_version, "request")
     batches = []
     for name, topic_id, partitions in topics:
         for partition, records in partitions:

@@ -125,14 +125,14 @@ def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version
 
 def read_authenticate(body: Buffer, api_version: int) -> bytes:
     """Return the client's token from the body of a SaslAuthenticate request."""
-    (token,), _ = read_fields(body, 0, ApiKey.SASL_AUTHENTICATE, api_version, False)
+    (token,), _ = read_fields(body, 0, ApiKey.SASL_AUTHENTICATE, api_version, "request")
     return bytes(token)
 
 
 def read_authenticate_response(body: Buffer, api_version: int) -> AuthenticateResponse:
     """Read a SaslAuthenticate response. ``body`` contains the bytes that follow the correlation_id."""
     at = skip_tags(body, 0) if is_flexible(ApiKey.SASL_AUTHENTICATE, api_version) else 0
-    (error_code, _, token, lifetime_ms), _ = read_fields(body, at, ApiKey.SASL_AUTHENTICATE, api_version, True)
+    (error_code, _, token, lifetime_ms), _ = read_fields(body, at, ApiKey.SASL_AUTHENTICATE, api_version, "response")
     return AuthenticateResponse(error_code, token, lifetime_ms or 0)
 
 

@@ -65,7 +65,7 @@ def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int |
         return None
     offset = skip_tags(frame, 8) if response_header_version(api_key, api_version) else 8
     if api_key in _TOKEN_APIS:
-        (*_, offset, _), _ = read_fields(frame, offset, api_key, api_version, True, most_elements=len(frame))
+        (*_, offset, _), _ = read_fields(frame, offset, api_key, api_version, "response", most_elements=len(frame))
     else:
         offset += _BYTES_BEFORE.get(api_key, 0)
     skip(frame, offset, 4)

@@ -26,7 +26,7 @@ from kafka_quota_proxy.protocol import (
 )
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.api_versions import CEILINGS
-from kafka_quota_proxy.protocol.broker_list import MAX_CLUSTER_ID_BYTES, replace_front
+from kafka_quota_proxy.protocol.broker_list import replace_front
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import RequestHead, read_request_head
 from kafka_quota_proxy.protocol.node_endpoints import (
@@ -236,7 +236,7 @@ def _read_metadata(frame: bytes, version: int, size: int, margin: bytes) -> None
     if found is not None:
         with suppress(ProtocolError):
             cluster_id = metadata.find_cluster_id(margin + frame, len(margin), found, version)
-            assert cluster_id is None or 0 < len(cluster_id.encode()) <= 4 * MAX_CLUSTER_ID_BYTES
+            assert cluster_id is None or 0 < len(cluster_id.encode()) <= 4 * metadata.MAX_CLUSTER_ID_BYTES
         front = replace_front(margin + frame, len(margin), found, ADVERTISED)
         after = front + frame[found.end - len(margin) :]
         _check_size(after, frame)

@@ -78,7 +78,7 @@ def test_a_message_is_what_another_codec_writes(other: Codec, seed: int) -> None
     message = other.generated(Random(seed))  # noqa: S311
     frame = other.frame(message, correlation_id=-3)
     api_key, version, is_response = other.api_key, other.version, other.kind == "response"
-    fields = MESSAGES[api_key, is_response]
+    fields = MESSAGES[api_key, other.kind]
 
     if is_response:
         read = codec.read_response(frame, api_key, version)

@@ -157,8 +157,9 @@ def codecs(kind: str, api_key: int, first_version: int = 0) -> list[Codec]:
 def every_message() -> list[Codec]:
     """Return a codec for each message of the proxy's table in each version: kio, or kafka-python for old versions."""
     found: list[Codec] = []
-    for key, is_response in MESSAGES:
-        kind = "response" if is_response else "request"
+    for key, kind in MESSAGES:
+        if kind == "front":
+            continue
         news = [version for api_key, version in kio_messages.api_versions() if api_key == key]
         olds = [version for cls, version in kafka_python_messages.messages(kind) if key == cls.API_KEY]
         found += [KafkaPython(kind, key, version) for version in olds if version not in news]
