@@ -2,7 +2,7 @@
 
 from kafka_quota_proxy.config.addresses import canonical
 from kafka_quota_proxy.config.model import DEFAULT, IpRule
-from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits
+from kafka_quota_proxy.proxy.quota.address_limits import AddressLimits
 
 
 def test_each_spelling_of_an_address_is_canonical() -> None:
@@ -32,13 +32,3 @@ def test_change_returns_addresses_that_gain_or_lose_a_rule() -> None:
     assert limits.change({"10.0.0.2": IpRule(ip="10.0.0.2", connection_creation_rate=3.0)}) == {}
     assert limits.rules() == [("10.0.0.2", 3.0), ("<default>", 9.0)]
     assert [limits.of(host) for host in ("10.0.0.1", "10.0.0.2")] == [9.0, 3.0]
-
-
-def test_address_without_a_rule_is_unlimited() -> None:
-    limits = AddressLimits([IpRule(ip=DEFAULT, connection_creation_rate=1.0)])
-    assert limits.has_any
-
-    limits.change({DEFAULT: None})
-
-    assert not limits.has_any
-    assert limits.of("10.0.0.1") == UNLIMITED_RATE

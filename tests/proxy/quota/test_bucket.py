@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.config.model import (
     Shaping,
 )
-from kafka_quota_proxy.config.units import UNLIMITED
 from tests.support.quota_manager import STARTS_MS, bucket_of_alice, manager_of, replace_rules, rule
 
 INT32_MAX = 2**31 - 1
@@ -29,18 +28,6 @@ def test_every_charge_is_counted() -> None:
     assert bucket.rate.total == 11_000
 
 
-def test_an_unlimited_bucket_is_measured_and_never_waits() -> None:
-    bucket = bucket_of_alice(manager_of())
-
-    assert bucket.charge(2**40, now_ms=0) == 0
-
-    assert not bucket.is_limited
-    assert bucket.limit == float(UNLIMITED)
-    assert bucket.amount == 2**40
-    assert bucket.has_room(2**40, now_ms=0)
-    assert bucket.rate.peek(now_ms=0) > 0
-
-
 @pytest.mark.parametrize("shaping", Shaping)
 def test_max_throttle_time_bounds_the_wait_but_not_the_debt(shaping: Shaping) -> None:
     for max_ms, wait_ms in ((None, 90_000), (25_000, 25_000), (90_000, 90_000), (90_001, 90_000)):
@@ -51,13 +38,6 @@ def test_max_throttle_time_bounds_the_wait_but_not_the_debt(shaping: Shaping) ->
 
         assert owed_ms == 90_000
         assert min(owed_ms, bucket.max_throttle_time_ms) == wait_ms, max_ms
-
-
-@pytest.mark.parametrize("shaping", Shaping)
-def test_a_wait_without_bound_saturates(shaping: Shaping) -> None:
-    bucket = bucket_of_alice(manager_of(rule("alice", limit=0.001), shaping=shaping))
-
-    assert bucket.charge(INT32_MAX, now_ms=0) == INT32_MAX
 
 
 @pytest.mark.parametrize("shaping", Shaping)
@@ -143,20 +123,6 @@ def test_requests_in_flight_take_room(shaping: Shaping) -> None:
     assert not bucket.has_room(1_001, now_ms=0)
 
 
-def test_has_room_changes_nothing() -> None:
-    for shaping in Shaping:
-        asked, silent = (bucket_of_alice(manager_of(rule("alice"), shaping=shaping)) for _ in range(2))
-        for bucket in (asked, silent):
-            bucket.charge(9_000, now_ms=0)
-
-        for now_ms in (500, 2_500, 11_000, 12_000, 30_000):
-            asked.has_room(20_000, now_ms=now_ms)
-            asked.utilisation(now_ms=now_ms)
-
-        assert asked.charge(12_000, now_ms=30_500) == silent.charge(12_000, now_ms=30_500)
-        assert asked.rate.window_ms(now_ms=31_000) == silent.rate.window_ms(now_ms=31_000)
-
-
 # -- pacing --
 
 
@@ -183,24 +149,6 @@ def test_paced_client_keeps_its_quota_in_any_interval(
         sums = accumulate(size_bytes for _, size_bytes in sent[first:])
         for (end_ms, size_bytes), passed in zip(sent[first:], sums, strict=True):
             assert passed <= burst + limit * (end_ms - begin_ms) / 1_000 + size_bytes + one_millisecond
-
-
-def test_paced_client_is_even_to_the_second() -> None:
-    """The client sends requests of 256 KiB without a pause at a quota of 1 MiB/s."""
-    request_bytes, limit, minute_ms = 262_144, 1_048_576.0, 60_000
-    most_in_a_second = {}
-    for shaping in Shaping:
-        bucket = bucket_of_alice(manager_of(rule("alice", limit=limit), shaping=shaping))
-        seconds = [0] * 60
-        now_ms = 0
-        while now_ms < minute_ms:
-            seconds[now_ms // 1_000] += request_bytes
-            now_ms += max(1, bucket.charge(request_bytes, now_ms=now_ms))
-        most_in_a_second[shaping] = max(seconds) / limit
-
-    # Sampled: ten seconds' bytes and a request. Paced: a second's bytes, a burst of a second and a request.
-    assert most_in_a_second[Shaping.SAMPLED] >= 10.25
-    assert most_in_a_second[Shaping.PACED] <= 2.25
 
 
 # -- counting --

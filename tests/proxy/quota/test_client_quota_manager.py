@@ -1,13 +1,10 @@
 """Tests the look-up, rule changes and expiry of a manager's buckets. tests/oracles compares it with Kafka's."""
 
-from functools import partial
-
 import pytest
 
 from kafka_quota_proxy.config.model import (
     DEFAULT,
     Enforcement,
-    KafkaSettings,
     QuotaRule,
     Shaping,
 )
@@ -45,28 +42,6 @@ def test_without_a_limit_each_user_and_client_id_has_a_bucket() -> None:
     assert len(manager) == 2
 
 
-def test_empty_client_id_has_its_own_unlimited_bucket() -> None:
-    """In Kafka both would share the bucket (alice, ""), because only users have rules."""
-    manager = manager_of(rule("bob"))
-
-    nameless = manager.bucket(user="alice", client_id="", now_ms=0)
-    named = manager.bucket(user="alice", client_id="etl", now_ms=0)
-
-    assert (nameless.tags, named.tags) == (("alice", ""), ("alice", "etl"))
-
-
-def test_exempt_principal_has_an_unlimited_bucket() -> None:
-    manager = manager_of(rule(client_id="etl", limit=1.0))
-
-    exempt = manager.bucket(user="admin", client_id="etl", now_ms=0, is_exempt=True)
-    charged = bucket_of_alice(manager)
-
-    assert exempt.tags == ("admin", "etl")
-    assert (exempt.is_limited, charged.is_limited) == (False, True)
-    assert exempt.charge(10**9, now_ms=0) == 0
-    assert charged.rate.total == 0
-
-
 def test_limit_of_kafkas_unlimited_is_no_limit() -> None:
     bucket = bucket_of_alice(manager_of(rule("alice", limit=float(UNLIMITED))))
 
@@ -75,52 +50,7 @@ def test_limit_of_kafkas_unlimited_is_no_limit() -> None:
     assert bucket_of_alice(manager_of(rule("alice", limit=float(UNLIMITED))), 5) is not bucket
 
 
-def test_iteration_lists_a_snapshot_of_the_buckets() -> None:
-    manager = manager_of(rule("alice"), rule("bob"))
-    bucket_of_alice(manager)
-
-    listed = iter(manager)
-    manager.bucket(user="bob", client_id="etl", now_ms=0)
-
-    assert [bucket.tags.user for bucket in listed] == ["alice"]
-    assert len(manager) == 2
-
-
-def test_windows_follow_kafkas_settings() -> None:
-    settings = KafkaSettings(quota_window_num=4, quota_window_size_seconds=30)
-    manager = ClientQuotaManager(QuotaKind.PRODUCE, [rule("alice")], kafka=settings)
-
-    assert manager.max_value_in_window(1_000.0) == 90_000
-    assert bucket_of_alice(manager).rate.window_ms(now_ms=0) == 90_000
-    assert bucket_of_alice(manager).max_fetch_bytes == 90_000
-
-
 # -- changes --
-
-
-def test_new_limit_applies_at_the_next_look_up() -> None:
-    manager = manager_of(rule("alice", limit=1_000.0))
-    bucket = bucket_of_alice(manager)
-    bucket.charge(9_000, now_ms=0)
-
-    replace_rules(manager, rule("alice", limit=500.0))
-
-    assert bucket.limit == 1_000.0
-    assert manager.limit_of(bucket) == 500.0
-    assert bucket_of_alice(manager) is bucket
-    assert bucket.limit == 500.0
-    assert manager.limit_of(bucket) == 500.0
-    assert bucket.charge(0, now_ms=0) == 8_000
-
-
-def test_limit_of_an_unlimited_bucket_is_none() -> None:
-    manager = manager_of(rule("alice"))
-    bucket = bucket_of_alice(manager)
-
-    replace_rules(manager)
-
-    assert manager.limit_of(bucket) is None
-    assert manager.limit_of(bucket_of_alice(manager)) is None
 
 
 def test_change_of_shaping_keeps_the_usage() -> None:
@@ -173,13 +103,6 @@ def test_rule_shaping_overrides_the_managers() -> None:
     assert shapes == [Shaping.PACED, Shaping.SAMPLED, Shaping.SAMPLED]
 
 
-def test_unlimited_bucket_is_not_paced() -> None:
-    bucket = bucket_of_alice(manager_of(rule("bob"), shaping=Shaping.PACED))
-
-    assert bucket.shaping is Shaping.SAMPLED
-    assert bucket.charge(10**12, now_ms=0) == 0
-
-
 def test_max_throttle_time_can_change() -> None:
     manager = manager_of(rule("alice"), max_throttle_time_ms=1_000)
     first = manager.record_and_get_throttle_time_ms(100_000, user="alice", client_id="etl", now_ms=0)
@@ -193,26 +116,6 @@ def test_max_throttle_time_can_change() -> None:
 
 
 # -- expiry --
-
-
-def test_bucket_with_requests_in_flight_does_not_expire() -> None:
-    manager = manager_of(rule("alice"))
-    bucket = bucket_of_alice(manager)
-    bucket.in_flight = 100
-
-    assert manager.expire(now_ms=2 * EXPIRES_AFTER_MS) == 0
-
-    bucket.in_flight = 0
-    assert manager.expire(now_ms=2 * EXPIRES_AFTER_MS) == 1
-
-
-def test_bucket_expires_an_hour_after_its_last_charge() -> None:
-    manager = manager_of(rule("alice"))
-    bucket_of_alice(manager).charge(1, now_ms=5_000)
-
-    assert manager.expire(now_ms=5_000 + EXPIRES_AFTER_MS) == 0
-    assert manager.expire(now_ms=5_001 + EXPIRES_AFTER_MS) == 1
-    assert len(manager) == 0
 
 
 def test_look_ups_between_slices_of_expiry_are_safe() -> None:
@@ -248,18 +151,6 @@ def test_overlapping_expiries_remove_each_bucket_once() -> None:
     assert [first, rest, sum(slices)] == [1_000, 500, 0]
 
 
-def test_expired_bucket_is_not_returned_again() -> None:
-    manager = manager_of(rule("alice"))
-    old = bucket_of_alice(manager)
-    other = manager.bucket(user="alice", client_id="web", now_ms=0)
-    assert other is old
-
-    manager.expire(now_ms=EXPIRES_AFTER_MS + 1)
-
-    assert bucket_of_alice(manager, EXPIRES_AFTER_MS + 1) is not old
-    assert manager.bucket(user="alice", client_id="web", now_ms=EXPIRES_AFTER_MS + 1) is bucket_of_alice(manager)
-
-
 def test_cache_of_look_ups_is_bounded() -> None:
     """All client-ids of alice are charged to one bucket, so memory must not grow with their number."""
     manager = manager_of(rule("alice"))
@@ -270,19 +161,6 @@ def test_cache_of_look_ups_is_bounded() -> None:
     assert len(manager) == 1
     assert len(manager._resolved) == 1
     assert manager.bucket(user="alice", client_id="0", now_ms=0) is bucket_of_alice(manager)
-
-
-def test_record_and_get_throttle_time_looks_up_and_charges() -> None:
-    manager, other = (manager_of(rule("alice")) for _ in range(2))
-    decide = partial(manager.record_and_get_throttle_time_ms, user="alice", client_id="etl")
-
-    waits_ms = [decide(9_000, now_ms=0), decide(9_000, now_ms=400)]
-
-    assert waits_ms == [0, 7_600]
-    assert [
-        bucket_of_alice(other).charge(9_000, now_ms=0),
-        bucket_of_alice(other).charge(9_000, now_ms=400),
-    ] == waits_ms
 
 
 # -- debt without a limit (tests/oracles has sampled windows, beside Kafka) --

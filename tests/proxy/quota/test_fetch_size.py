@@ -20,10 +20,6 @@ def test_first_fetch_asks_for_the_room() -> None:
     assert FetchSize().ask(5_000, room=5_000, limit=1_000) == 5_000
 
 
-def test_first_fetch_at_the_limit_asks_for_one_batch() -> None:
-    assert FetchSize().ask(500, room=-1, limit=10_000) == 1
-
-
 @pytest.mark.parametrize("batch", [30_000, 65_536, 200_000, 1_000_000])
 def test_at_the_limit_a_fetch_asks_for_one_large_batch(batch: int) -> None:
     assert taught(batch).ask(MIB // 20, room=0, limit=MIB) == 1

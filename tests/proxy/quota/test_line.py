@@ -77,15 +77,6 @@ def test_connection_keeps_its_place_while_away() -> None:
     assert line.first() is one
 
 
-def test_number_ahead_falls_with_each_passing_request() -> None:
-    line, _, (one, two, three) = line_of("one", "two", "three")
-    assert [line.ahead(place) for place in (one, two, three, None)] == [0, 1, 2, 3]
-
-    line.leave(one)
-
-    assert [line.ahead(place) for place in (two, three, None)] == [0, 1, 2]
-
-
 def test_late_connection_stops_counting() -> None:
     line, _, (one, two) = line_of("one", "two")
     line.step_aside(one, back_ms=1_000)

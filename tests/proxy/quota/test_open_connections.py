@@ -48,18 +48,6 @@ def test_each_client_under_a_default_has_its_own_count() -> None:
     assert enter(connections, ALICE_ETL, BOB_ETL, ALICE_ETL) == [True, True, False]
 
 
-def test_rule_without_connections_is_ignored() -> None:
-    connections = open_connections(
-        QuotaRule(user="alice", producer_byte_rate=1.0), QuotaRule(client_id="etl", connections=1)
-    )
-
-    assert enter(connections, ALICE_ETL, BOB_ETL) == [True, False]
-
-
-def test_limit_of_zero_refuses_every_connection() -> None:
-    assert enter(open_connections(QuotaRule(user="alice", connections=0)), ALICE_ETL) == [False]
-
-
 def test_exempt_principals_are_unlimited_and_folded_ones_share() -> None:
     principals = Principals(fold=(Fold(match="svc-.*", to="svc"),), exempt=frozenset({"alice"}))
     connections = open_connections(QuotaRule(user=DEFAULT, connections=2), principals=principals)

@@ -3,14 +3,12 @@
 from contextlib import suppress
 from copy import copy, deepcopy
 from inspect import isdatadescriptor
-from math import isnan
 from typing import NamedTuple
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.proxy.quota.rate import Average, Rate
+from kafka_quota_proxy.proxy.quota.rate import Rate
 
 # Clocks that have just started, that have run for days, and that count from 1970.
 STARTS_MS = (0, 1, 17, 999, 86_400_000, 1_767_225_600_000)
@@ -118,63 +116,6 @@ def test_the_origin_of_the_clock_does_not_matter() -> None:
         assert rate.measure(now_ms=now_ms) == 11_000 / 10.5, start_ms
         assert rate.peek(now_ms=now_ms) == 11_000 / 10.5, start_ms
         assert rate.window_ms(now_ms=now_ms) == 10_500, start_ms
-
-
-def test_a_first_reading_starts_the_clock_of_an_empty_rate() -> None:
-    rate = Rate(samples=3, window_ms=1_000)
-
-    assert rate.measure(now_ms=5_000) == 0
-    rate.record(9_000, now_ms=8_100)
-
-    # The window is that of a rate without bytes for three windows, not of a new rate.
-    assert rate.window_ms(now_ms=8_100) == 2_000
-    assert rate.peek(now_ms=8_100) == 4_500
-
-
-def test_a_peek_at_nothing_is_zero_and_starts_no_clock() -> None:
-    rate = Rate(samples=3, window_ms=1_000)
-
-    assert rate.peek(now_ms=7_000) == 0
-    rate.record(1_000, now_ms=7_500)
-
-    assert rate.window_ms(now_ms=7_600) == 2_100
-
-
-def test_young_window_snaps_back_at_each_full_window() -> None:
-    rate = Rate(samples=11, window_ms=1_000)
-    rate.record(12_000, now_ms=0)
-
-    assert [rate.window_ms(now_ms=now_ms) for now_ms in (0, 999, 1_000, 1_999, 9_999, 10_000)] == [
-        10_000,
-        10_999,
-        10_000,
-        10_999,
-        10_999,
-        10_000,
-    ]
-
-
-def test_a_window_is_never_longer_than_one_slot_above_the_span() -> None:
-    """The last event of the oldest slot counts, so the window has at most (N + 1) * W - 2 ms."""
-    rate = Rate(samples=11, window_ms=1_000)
-    rate.record(1, now_ms=0)
-    rate.record(1, now_ms=999)
-    rate.record(1, now_ms=5_000)
-
-    assert rate.window_ms(now_ms=11_998) == 11_998
-    assert rate.window_ms(now_ms=11_999) == 11_999 - 5_000 + 4_000
-
-
-def test_a_burst_leaves_the_sum_at_once() -> None:
-    rate = Rate(samples=11, window_ms=1_000)
-    rate.record(11_000, now_ms=0)
-
-    assert rate.measure(now_ms=10_999) == pytest.approx(1_000.09, abs=0.01)
-    assert rate.measure(now_ms=11_000) == 0
-
-
-def test_the_average_of_nothing_is_not_a_number() -> None:
-    assert isnan(Average().peek(now_ms=0))
 
 
 @given(histories(), st.sampled_from([0, 1, 100, 1_000, 100_000]), st.integers(0, 40_000))

@@ -86,16 +86,6 @@ def test_untimed_rules_are_not_kept() -> None:
     assert table.due(10, now_ms=START_MS + 1) == {}
 
 
-def test_due_looks_at_most_at_the_given_number() -> None:
-    table = RuleSchedule[int](now_ms=START_MS)
-    for key in range(10):
-        table.put(key, rule(expires_ms=START_MS + 5), now_ms=START_MS)
-
-    portions = [len(table.due(4, now_ms=START_MS + 5)) for _ in range(4)]
-
-    assert portions == [4, 4, 2, 0]
-
-
 def test_replaced_rules_do_not_accumulate() -> None:
     table = RuleSchedule[str](now_ms=START_MS)
 

@@ -10,7 +10,7 @@ from kafka_quota_proxy.config.model import IpRule, QuotaRule
 from kafka_quota_proxy.config.ramp import Ramp, step_of
 from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.term_values import parse_instant_ms
-from kafka_quota_proxy.proxy.quota.rule_terms import in_force, is_timed, limits_of, next_change_ms
+from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of, next_change_ms
 
 MONDAY_MS = parse_instant_ms("2026-11-23T00:00:00Z")
 HOUR_MS = 3_600_000
@@ -20,12 +20,6 @@ RULE = QuotaRule(user="u", producer_byte_rate=1_000.0, connections=10)
 
 def at(hour: float) -> int:
     return MONDAY_MS + int(hour * HOUR_MS)
-
-
-def test_untimed_rule_is_unchanged() -> None:
-    assert not is_timed(RULE)
-    assert in_force(RULE, now_ms=0) is RULE
-    assert next_change_ms(RULE, now_ms=0) is None
 
 
 def test_rule_ends_at_the_instant_of_its_expiry() -> None:
@@ -143,15 +137,3 @@ def test_nothing_changes_before_the_next_change(
             next_ms = next_change_ms(rule, now_ms=now_ms)
             assert next_ms is None or next_ms > now_ms
         assert in_force(rule, now_ms=now_ms) == held
-
-
-def test_form_of_a_rule_has_no_times() -> None:
-    for hour in [0, 9, 20]:
-        ramp = Ramp(start=(("producer_byte_rate", 5.0),), begins_ms=at(0), over_ms=HOUR_MS * 24, steps=24)
-        schedule = replace(OFFICE_HOURS, otherwise=(("producer_byte_rate", 2.0),))
-        rule = replace(RULE, ramp=ramp, schedule=schedule)
-
-        held = in_force(rule, now_ms=at(hour))
-
-        assert held is not None, hour
-        assert not is_timed(held), hour

@@ -20,14 +20,6 @@ def send(bucket: Bucket, amount: int, *, now_ms: int, took_ms: int = 0) -> None:
         bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
 
 
-def test_request_over_the_limit_waits_once() -> None:
-    bucket = bucket_of()
-    send(bucket, 6_000, now_ms=0)
-
-    assert bucket.throttling.observed_requests == 1
-    assert bucket.throttling.observed_time_ms == 2_000
-
-
 def test_requests_during_a_wait_add_no_time() -> None:
     bucket = bucket_of()
     send(bucket, 6_000, now_ms=0)

@@ -281,24 +281,6 @@ def test_bound_follows_a_reload() -> None:
     assert len(clients.quotas.produce) == 2
 
 
-def test_bucket_gains_and_loses_its_rule() -> None:
-    clients = OneOffClients(quotas_of(most=2))
-    clients.charge("etl", 1, 0)
-    config = ProxyConfig(listeners=(), quotas=(A_DEFAULT,), max_buckets=2)
-    named = replace(config, quotas=(A_DEFAULT, QuotaRule(client_id="etl", producer_byte_rate=1.0)))
-
-    update(clients.quotas, named)
-    for number in range(5):
-        clients.charge(f"client-{number}", 1, WINDOW_MS + number)
-    assert sorted(b.tags.client_id for b in clients.quotas.produce) == ["client-3", "client-4", "etl"]
-
-    update(clients.quotas, config)
-    later_ms = WINDOW_MS + 120_000
-    for number in range(5, 10):
-        clients.charge(f"client-{number}", 1, later_ms)
-    assert sorted(b.tags.client_id for b in clients.quotas.produce) == ["client-8", "client-9"]
-
-
 # -- long names --
 
 
@@ -313,18 +295,6 @@ def test_long_name_has_its_own_bucket_under_a_short_name() -> None:
 
     assert all(len(bucket.tags.client_id) <= MAX_NAME_LENGTH for bucket in quotas.produce)
     assert all(len(client_id) <= MAX_NAME_LENGTH for _, client_id in quotas.produce._resolved)
-
-
-def test_a_rule_for_a_long_name_holds_for_it_and_for_no_other() -> None:
-    long = "x" * 32_767
-    quotas = quotas_of(A_DEFAULT, QuotaRule(client_id=long, producer_byte_rate=7.0), most=10)
-
-    limits = [
-        quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id=name, now_ms=0).limit
-        for name in (long, long[:-1], long[:-1] + "y")
-    ]
-
-    assert limits == [7.0, LIMIT, LIMIT]
 
 
 # -- costs --
@@ -345,8 +315,8 @@ def _flood(names: int, most: int) -> tuple[float, float]:
 def test_memory_depends_on_the_bound_not_on_the_names() -> None:
     start()
     try:
-        _, few_mb = _flood(3_000, most=1_000)
-        _, many_mb = _flood(15_000, most=1_000)
+        _, few_mb = _flood(2_000, most=1_000)
+        _, many_mb = _flood(6_000, most=1_000)
     finally:
         stop()
 

@@ -31,15 +31,6 @@ def test_a_longer_pause_begins_a_new_stretch() -> None:
     assert one.since_ms == NOW_MS + 301 + LONGEST_PAUSE_MS
 
 
-def test_waits_that_overlap_count_once() -> None:
-    one = ThrottleHistory(now_ms=NOW_MS)
-
-    throttles = ((0, 100), (50, 100), (60, 20))
-    added_ms = [one.record(wait_ms, held_until_ms=0, now_ms=NOW_MS + at_ms) for at_ms, wait_ms in throttles]
-
-    assert added_ms == [100, 50, 0]
-
-
 def test_only_the_time_that_has_passed_counts() -> None:
     one = history((0, 25_000))
 

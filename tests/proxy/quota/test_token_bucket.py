@@ -21,25 +21,6 @@ def test_bucket_starts_full_at_any_time() -> None:
         assert bucket.record(0, byte_rate_limit=50.0, now_ms=start_ms + 1_000) == -10, start_ms
 
 
-def test_tokens_stay_when_the_limit_changes_and_flow_in_at_the_new_one() -> None:
-    bucket = TokenBucket(burst_ms=1_000, byte_rate_limit=100.0, now_ms=0)
-    bucket.record(300, byte_rate_limit=100.0, now_ms=0)
-
-    assert bucket.peek(byte_rate_limit=50.0, now_ms=1_000) == -150
-    assert bucket.peek(byte_rate_limit=400.0, now_ms=1_000) == 200
-    # However many tokens were saved, only the new burst is left.
-    assert bucket.peek(byte_rate_limit=10.0, now_ms=100_000) == 10
-
-
-def test_shorter_burst_cuts_saved_tokens() -> None:
-    bucket = TokenBucket(burst_ms=1_000, byte_rate_limit=100.0, now_ms=0)
-
-    bucket.burst_ms = 200
-
-    assert bucket.peek(byte_rate_limit=100.0, now_ms=0) == 20
-    assert bucket.record(50, byte_rate_limit=100.0, now_ms=0) == -30
-
-
 def test_longer_burst_fills_with_time() -> None:
     bucket = TokenBucket(burst_ms=1_000, byte_rate_limit=100.0, now_ms=0)
 
