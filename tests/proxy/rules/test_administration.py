@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import json
-import logging
 import threading
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -32,7 +31,6 @@ from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, 
 from kafka_quota_proxy.proxy.rules import codec as json_form
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.api import QuotaRequest
-from kafka_quota_proxy.proxy.rules.audit import AuditFile
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.outcome import Origin
@@ -159,22 +157,6 @@ async def test_other_tasks_run_while_stored_rules_are_applied(tmp_path: Path, mo
 
 
 @on_uvloop
-async def test_log_names_the_first_entities_of_a_large_request_and_counts_the_rest(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A line for each entity would hold up the event loop."""
-    caplog.set_level(logging.INFO)
-    many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
-    async with bed(tmp_path) as one:
-        for some in (many[:10], many):
-            await one.ask(AlterRequest(1, 7, some, False))
-
-    said = [text for text in caplog.messages if text.startswith("admin set ")]
-    named = [f"admin set the quotas of user {number}: {P}=1" for number in range(20)]
-    assert said == [*named, "admin set the quotas of 980 others"]
-
-
-@on_uvloop
 async def test_refused_users_are_one_line_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
     manager = QuotaManager(ProxyConfig(listeners=()), on_changes=lambda *_: None)
     for now_ms in (50_000, 50_001, 59_999, 60_000):
@@ -184,16 +166,6 @@ async def test_refused_users_are_one_line_in_ten_seconds(caplog: pytest.LogCaptu
         f"refused 10.0.0.5 on listener clients a request about quotas: No, alice ({now_ms})."
         for now_ms in (50_000, 60_000)
     ]
-
-
-@on_uvloop
-async def test_validated_or_refused_request_changes_nothing(tmp_path: Path) -> None:
-    async with bed(tmp_path) as one:
-        assert await one.set(ALICE, {P: 5.0}, validate_only=True) == [Altered(0, None, ALICE)]
-        assert await one.set(ALICE, {"bad": 5.0}) == [Altered(42, "Invalid configuration key bad", ALICE)]
-
-        assert one.changes == []
-        assert (await one.told()).entries == ()
 
 
 @on_uvloop
@@ -207,20 +179,6 @@ async def test_rules_of_the_file_are_described_and_cannot_be_changed(tmp_path: P
         assert one.manager.rules.quotas == (filed,)
         one.manager.follow_file(ProxyConfig(listeners=()))
         assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
-
-
-@on_uvloop
-async def test_addresses_have_limits_and_host_names_have_none(tmp_path: Path) -> None:
-    here: EntityParts = (("ip", "::FFFF:127.0.0.1"),)
-    rule = IpRule(ip="127.0.0.1", connection_creation_rate=5.0, source=str(tmp_path))
-    async with bed(tmp_path) as one:
-        assert await one.set(here, {RATE: 5.0}) == [Altered(0, None, here)]
-        assert one.changes == [({}, {"127.0.0.1": rule})]
-        assert (await one.set((("ip", "localhost"),), {RATE: 5.0}))[0][:2] == (
-            42, "'localhost' is not an IP address; write one such as 10.0.0.7",
-        )  # fmt: skip
-    async with bed(tmp_path) as again:
-        assert again.manager.rules.ip_quotas == (rule,)
 
 
 @on_uvloop
@@ -331,24 +289,6 @@ async def test_write_that_takes_too_long_holds_no_other_request_up(
 
 
 @on_uvloop
-async def test_write_that_fails_late_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with bed(tmp_path) as one:
-        disk = HangingDisk(one, monkeypatch, OSError(5, "disk I/O error"))
-        try:
-            ((code, *_),) = await one.set(ALICE, {P: 5.0})
-        finally:
-            disk.goes_on.set()
-        assert code == 7
-        await eventually(lambda: "The quotas cannot be kept: disk I/O error" in caplog.text)
-        monkeypatch.undo()
-
-        assert await one.set(ALICE, {C: 6.0}) == [Altered(0, None, ALICE)]
-        assert (await one.told()).entries == (Described(ALICE, ((C, 6.0),)),)
-
-
-@on_uvloop
 async def test_write_that_fails_after_its_request_was_cancelled_is_no_internal_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,16 +324,6 @@ async def test_requests_are_answered_in_the_order_in_which_they_came(tmp_path: P
 
 
 @on_uvloop
-async def test_other_tasks_run_during_a_large_change(tmp_path: Path) -> None:
-    many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
-    async with bed(tmp_path) as one:
-        await one.ask(AlterRequest(1, 7, many, False))
-
-        assert [len(rules) for rules, _ in one.changes] == [250, 250, 250, 250]
-        assert len(one.manager.rules.quotas) == 1_000
-
-
-@on_uvloop
 async def test_damaged_store_keeps_the_proxy_from_starting(tmp_path: Path) -> None:
     keep(tmp_path, Entity("alice"))
     damage_header(tmp_path)
@@ -421,18 +351,6 @@ async def test_unreadable_request_is_reported_and_the_next_is_answered() -> None
         assert ticket is not None
         assert isinstance(ticket.error, ProtocolError)
         assert ticket.answer is None
-        assert (await one.told()).entries == ()
-
-
-@on_uvloop
-async def test_dropped_request_is_not_begun(tmp_path: Path) -> None:
-    async with bed(tmp_path) as one:
-        alice = AlterRequest(1, 7, (Alteration(ALICE, (Op(P, 5.0),)),), False)
-        tickets = [one.manager.submit(written(alice), ADMIN, Client()) for _ in range(3)]
-        for ticket in tickets:
-            assert ticket is not None
-            ticket.drop()
-
         assert (await one.told()).entries == ()
 
 
@@ -468,25 +386,6 @@ async def test_change_that_cannot_be_applied_is_reported_unknown_and_applied_wit
         assert await one.set(bob, {P: 6.0}) == [Altered(0, None, bob)]
         # The change that was stored but not applied is applied with the next one.
         assert [set(rules) for rules, _ in one.changes] == [{("alice", None), ("bob", None)}]
-
-
-@pytest.mark.usefixtures("has_faults")
-@on_uvloop
-async def test_all_of_a_change_is_stored_if_applying_raises(tmp_path: Path) -> None:
-    many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(600))
-    async with bed(tmp_path) as one:
-
-        def fails(*_: object) -> None:
-            raise ValueError("a fault")
-
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(one.manager.keeper, "_on_changes", fails)
-            told = read_alter_response(await one.ask(AlterRequest(1, 7, many, False)), 1)
-        assert {result.error_code for result in told.results} == {-1}
-        # All changes are stored, although none was applied.
-        assert len(one.manager.rules.stored) == 600
-        await one.set(ALICE, {P: 5.0})
-        assert len(one.changes[-1][0]) == 601
 
 
 @on_uvloop
@@ -533,22 +432,6 @@ async def test_attempts_are_audited_in_order(tmp_path: Path) -> None:
     assert change.outcome.new == StoredRule(limits={P: 5.0})
 
 
-@on_uvloop
-async def test_a_change_that_cannot_be_audited_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(directory=str(tmp_path / "d"), audit_log=str(tmp_path / "audit.jsonl"))
-    async with bed(None, store=store) as one:
-
-        def is_full(*_: object) -> int:
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(AuditFile, "_write", is_full)
-
-        assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
-        assert [rule.limits.get("producer_byte_rate") for rule in one.manager.rules.quotas] == [5.0]
-        assert one.manager.change_log is not None
-        assert one.manager.change_log.lost == 1
-
-
 @pytest.mark.usefixtures("has_faults")
 @on_uvloop
 async def test_change_is_made_and_answered_if_auditing_raises(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -572,14 +455,6 @@ async def test_change_is_made_and_answered_if_auditing_raises(tmp_path: Path, ca
         assert ticket.altered.outcomes[0].result(is_dry_run=False) == "applied"
         assert [rule.limits.get("producer_byte_rate") for rule in one.manager.rules.quotas] == [6.0]
     assert caplog.text.count("could not audit a quota change by admin") == 2
-
-
-@on_uvloop
-async def test_unusable_audit_log_keeps_the_proxy_from_starting(tmp_path: Path) -> None:
-    store = Store(directory=str(tmp_path / "d"), audit_log=str(tmp_path / "none" / "audit.jsonl"))
-    with pytest.raises(OSError, match="audit_log"):
-        async with bed(None, store=store):
-            pass
 
 
 @on_uvloop
@@ -639,22 +514,3 @@ async def test_repeated_refusals_have_a_bounded_number_of_lines_and_are_all_coun
         change_log = one.manager.change_log
     assert change_log is not None
     assert (change_log.counts["refused"], change_log.lost) == (2_000, 0)
-
-
-@on_uvloop
-async def test_each_entity_of_a_request_has_an_audit_line(tmp_path: Path) -> None:
-    audit_log = tmp_path / "audit.jsonl"
-    store = Store(directory=str(tmp_path / "d"), audit_log=str(audit_log))
-    some = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(2))
-    async with bed(None, store=store) as one:
-        await one.ask(AlterRequest(1, 7, some, False))
-        await one.ask(AlterRequest(1, 7, (*some, Alteration(ALICE, (Op(P, 1.0),))), False))
-        change_log = one.manager.change_log
-    lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
-
-    said = [(line["result"], line["entity"]["user"]) for line in lines]
-    assert said == [
-        ("applied", "0"), ("applied", "1"), ("unchanged", "0"), ("unchanged", "1"), ("applied", "alice"),
-    ]  # fmt: skip
-    assert change_log is not None
-    assert change_log.counts == {"applied": 3, "unchanged": 2}

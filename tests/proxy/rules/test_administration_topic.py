@@ -8,19 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule, QuotasFrom, Store
+from kafka_quota_proxy.config.model import QuotaRule, QuotasFrom, Store
 from kafka_quota_proxy.config.quota_record import Rule, Setting
-from kafka_quota_proxy.config.terms import written_terms
 from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
 from kafka_quota_proxy.proxy.rules.api import QuotasAltered
 from kafka_quota_proxy.proxy.rules.codec import read_changes
 from kafka_quota_proxy.proxy.rules.topic.clients import NotWrittenError
-from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
-from kafka_quota_proxy.proxy.server.server import Server
-from tests.proxy.rules.test_administration import ADMIN, ALICE, RATE, Bed, Client, P
+from tests.proxy.rules.test_administration import ADMIN, ALICE, Bed, Client, P
 from tests.proxy.rules.test_administration import bed as kept
 from tests.support.stub_broker import eventually, on_uvloop
-from tests.support.topic_log import NAME, LogWriter, TopicLog, made_up
+from tests.support.topic_log import NAME, TopicLog, made_up
 
 
 @pytest.fixture
@@ -53,18 +50,6 @@ async def test_quota_set_at_one_proxy_is_described_and_changed_at_the_other(log:
         assert (await other.set(ALICE, {P: 6.0}))[0].error_code == 0
         assert len(log.records) == written
         assert other.manager.rules.quotas[0].limits["producer_byte_rate"] == 6.0
-
-
-@on_uvloop
-async def test_changes_of_other_proxies_wait_while_a_thread_reads_the_rules(log: TopicLog) -> None:
-    async with bed() as one:
-        manager = one.manager
-        async with manager.keeper.using_rules:
-            log.write(Setting(user="alice", key=P, value=5.0))
-            for _ in range(20):
-                await asyncio.sleep(0.001)
-            assert manager.rules.quotas == ()
-        await eventually(lambda: manager.rules.quotas)
 
 
 @on_uvloop
@@ -161,20 +146,6 @@ async def set_terms(one: Bed, terms: object, limits: Mapping[str, float] | None 
 
 
 @on_uvloop
-async def test_different_terms_changed_at_two_proxies_are_both_kept(log: TopicLog) -> None:
-    async with bed() as one, bed() as other:
-        await set_terms(one, {"shaping": "paced"}, {P: 5.0})
-        # Neither proxy has read the other's change.
-        await set_terms(other, {"expires": "2999-01-01T00:00:00Z"})
-        await set_terms(one, {"enforcement": "observe"})
-        altered = await set_terms(other, {"shaping": None})
-
-    (outcome,) = altered.outcomes
-    assert outcome.new is not None
-    assert written_terms(outcome.new.terms) == {"enforcement": "observe", "expires": "2999-01-01T00:00:00Z"}
-
-
-@on_uvloop
 async def test_limit_set_on_an_expired_rule_holds_at_all_proxies(log: TopicLog) -> None:
     async with bed() as one, bed() as other:
         await set_terms(one, {"expires": "2001-01-01T00:00:00Z", "enforcement": "observe"}, {P: 5.0})
@@ -188,51 +159,3 @@ async def test_limit_set_on_an_expired_rule_holds_at_all_proxies(log: TopicLog) 
         assert one.manager.rules.quotas == other.manager.rules.quotas == (rule,)
     async with bed() as later:
         assert later.manager.rules.quotas == (rule,)
-
-
-@on_uvloop
-async def test_rate_limit_applies_before_the_topic_is_asked(log: TopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = 0
-
-    async def end_offset(writer: LogWriter) -> int:
-        nonlocal asked
-        asked += 1
-        return len(writer.log.records)
-
-    monkeypatch.setattr(LogWriter, "end_offset", end_offset)
-    async with bed(changes_per_second=0.1) as one:
-        codes = [(await one.set(ALICE, {P: 5.0}))[0].error_code for _ in range(4)]
-
-    assert codes == [0, 0, 89, 89]
-    assert asked == 2
-
-
-@on_uvloop
-async def test_a_host_name_in_the_topic_is_ignored_and_named(log: TopicLog, caplog: pytest.LogCaptureFixture) -> None:
-    async with bed() as one:
-        topic = one.manager.store
-        assert topic is not None
-        for name in ("host.example", "::FFFF:10.0.0.7"):
-            key = json.dumps({"ip": name, "key": RATE}, separators=(",", ":")).encode()
-            log.records.append((key, b'{"value":5}'))
-        log.write(Setting(ip="10.0.0.7", key=RATE, value=6.0))
-        await eventually(lambda: one.manager.rules.ip_quotas)
-
-        (rule,) = one.manager.rules.ip_quotas
-        assert (rule.ip, rule.connection_creation_rate) == ("10.0.0.7", 6.0)
-    assert "'host.example' is not an IP address; write one such as 10.0.0.7" in caplog.text
-    assert "'::FFFF:10.0.0.7' must be written 10.0.0.7" in caplog.text
-
-
-@on_uvloop
-async def test_stop_does_not_wait_for_an_unreachable_topic(log: TopicLog, tmp_path: Path) -> None:
-    log.is_away = True
-    one = Server(ProxyConfig(listeners=(), store=Store(directory=str(tmp_path), topic=QuotasFrom(topic="store"))))
-    running = asyncio.ensure_future(one.run())
-    topic = one.quota_manager.store
-    assert isinstance(topic, TopicSource)
-    await eventually(lambda: topic.failures)
-
-    one.stop()
-
-    await asyncio.wait_for(running, 5)

@@ -1,7 +1,6 @@
 """Tests requests to change quotas: the cases of Kafka's own tests, Kafka's error messages, and random requests."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -9,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Shaping
+from kafka_quota_proxy.config.model import Enforcement
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange, replacement
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Altered, AlterRequest, EntityParts, Op
 from kafka_quota_proxy.proxy.rules import alter
 from kafka_quota_proxy.proxy.rules.alter import Decision, HiddenRule, decide, refuse_alter
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule, keys_of
-from tests.support.quota_requests import CLIENT_KEYS, NOT_FINITE, some_alter
+from tests.support.quota_requests import CLIENT_KEYS, some_alter
 
 P, C, R, M = CLIENT_KEYS
 RATE: Final = "connection_creation_rate"
@@ -178,67 +177,6 @@ def test_v52_v62_invalid_limit_has_kafkas_error(
     assert not decision.changes
 
 
-@pytest.mark.parametrize(
-    ("entity", "key", "value"),
-    [
-        (ALICE, P, 2.0**63),
-        (ALICE, C, 1.0000005),
-        (ALICE, P, 1e-7),
-        (ALICE, R, 1e300),
-        (ALICE, M, 0.001),
-        ((("ip", None),), RATE, 2147483647.0),
-        ((("ip", "::1"),), RATE, 1.0),
-    ],
-)
-def test_a_limit_at_the_edge_is_taken_as_it_is(entity: EntityParts, key: str, value: float) -> None:
-    decision = ask({}, (entity, {key: value}))
-
-    assert told(decision) == [(0, None)]
-    assert [change.rule for change in decision.changes] == [StoredRule(limits={key: value})]
-
-
-@pytest.mark.parametrize("value", NOT_FINITE)
-@pytest.mark.parametrize("key", [P, R, M])
-def test_a_limit_is_a_number(key: str, value: float) -> None:
-    """So it is in Kafka 4.4. Earlier releases take NaN, and any infinity that is positive and no whole number."""
-    assert told(ask({}, (ALICE, {key: value}))) == [(42, f"Quota {key} must be a finite number")]
-
-
-def test_missing_limit_can_be_removed_whatever_its_key() -> None:
-    assert ask({}, (ALICE, {"bad": None, P: None})) == Decision((Altered(0, None, ALICE),), ())
-
-
-def test_setting_the_same_limit_changes_nothing() -> None:
-    rules = {Entity("alice"): StoredRule(limits={P: 1024.0})}
-
-    assert ask(rules, (ALICE, {P: 1024.0})) == Decision((Altered(0, None, ALICE),), ())
-    assert ask(rules, (ALICE, {})) == Decision((Altered(0, None, ALICE),), ())
-
-
-def test_an_alter_of_limits_leaves_the_terms_alone_until_no_limit_is_left() -> None:
-    terms = Terms(expires_ms=1_800_000_000_000)
-    rules = {Entity("alice"): StoredRule(limits={P: 1.0}, terms=terms)}
-
-    assert ask(rules, (ALICE, {P: 2.0, C: 3.0})).changes == (
-        Change(Entity("alice"), StoredRule(limits={P: 2.0, C: 3.0}, terms=terms)),
-    )
-    assert ask(rules, (ALICE, {P: None})).changes == (Change(Entity("alice"), None),)
-
-
-def test_each_entity_has_its_own_result() -> None:
-    decision = ask({}, (ALICE, {P: 1.0}), ((("user", ""),), {P: 1.0}), ((("ip", None),), {RATE: 7.0}))
-
-    assert decision.results == (
-        Altered(0, None, ALICE),
-        Altered(42, "Empty user not supported", (("user", ""),)),
-        Altered(0, None, (("ip", None),)),
-    )
-    assert decision.changes == (
-        Change(Entity("alice"), StoredRule(limits={P: 1.0})),
-        Change(Entity(ip=DEFAULT), StoredRule(limits={RATE: 7.0})),
-    )
-
-
 def test_first_change_of_a_repeated_entity_is_made_with_one_error() -> None:
     turned = (("client-id", "client-id"), ("user", "user"))
 
@@ -247,15 +185,6 @@ def test_first_change_of_a_repeated_entity_is_made_with_one_error() -> None:
     message = "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=client-id, user=user})"
     assert decision.results == (Altered(42, message, turned),)
     assert decision.changes == (Change(Entity("user", "client-id"), StoredRule(limits={P: 1.0})),)
-
-
-def test_repeated_key_has_the_error_of_a_repeated_entity() -> None:
-    request = AlterRequest(1, 7, (Alteration((("user", None),), (Op(P, 1.0), Op(P, 2.0))),), False)
-
-    decision = decide({}, request, sources={}, now_ms=0)
-
-    message = "Ignoring duplicate entity ClientQuotaEntity(entries={user=null})"
-    assert decision == Decision((Altered(42, message, (("user", None),)),), ())
 
 
 def test_v66_names_are_kept_as_they_are() -> None:
@@ -269,16 +198,6 @@ def test_v66_names_are_kept_as_they_are() -> None:
         Change(Entity("user with spaces"), rule),
         Change(Entity(client_id="<default>"), rule),
     )
-
-
-def test_forms_of_one_address_are_one_entity() -> None:
-    forms = [(("ip", "0:0:0:0:0:0:0:1"),), (("ip", "::1"),), (("ip", "::ffff:10.0.0.7"),)]
-
-    decision = ask({}, *((form, {RATE: 1.0}) for form in forms))
-
-    message = "Ignoring duplicate entity ClientQuotaEntity(entries={ip=::1})"
-    assert decision.results == (Altered(42, message, forms[1]), Altered(0, None, forms[2]))
-    assert [change.entity for change in decision.changes] == [Entity(ip="::1"), Entity(ip="10.0.0.7")]
 
 
 # -- rules that Kafka does not have
@@ -440,36 +359,6 @@ def test_a_limit_that_is_set_holds_though_the_rule_has_expired(
 
     assert decision == Decision((Altered(0, None, ALICE),), (Change(Entity("alice"), rule),))
     assert ask(rules, (ALICE, ops), now_ms=now_ms).changes == ()
-
-
-def test_new_expires_of_an_expired_rule_keeps_its_other_terms() -> None:
-    alice, later = Entity("alice"), Terms(expires_ms=END_MS + 9, enforcement=Enforcement.OBSERVE)
-    rules = {alice: StoredRule(limits={P: 1.0}, terms=ENDED)}
-
-    def terms_after(change: TermsChange, ops: Mapping[str, float | None]) -> Terms:
-        ((_, rule),) = ask(rules, (ALICE, ops), terms={alice: change}, now_ms=END_MS).changes
-        assert rule is not None
-        return rule.terms
-
-    assert terms_after(TermsChange(given=Terms(expires_ms=END_MS + 9)), {P: 5.0}) == later
-    assert terms_after(TermsChange(removed=frozenset({"expires"})), {P: 5.0}) == OBSERVED
-    # Importing an expired rule keeps its terms, including the expiry.
-    assert terms_after(replacement(ENDED), {P: 5.0}) == ENDED
-    # To set a limit of an expired rule with new terms, but without an expiry, replaces all of its terms.
-    shaped = Terms(shaping=Shaping.PACED)
-    assert terms_after(TermsChange(given=shaped), {P: 5.0}) == shaped
-    assert terms_after(TermsChange(given=shaped), {}) == replace(ENDED, shaping=Shaping.PACED)
-
-
-def test_a_ramp_ends_with_the_limits_that_it_leads_to() -> None:
-    alice = Entity("alice")
-    ramp = Ramp(start=((P, 9.0), (C, 9.0)), begins_ms=END_MS, over_ms=10, steps=1)
-    rules = {alice: StoredRule(limits={P: 1.0, C: 2.0, R: 3.0}, terms=Terms(ramp=ramp))}
-
-    apply(rules, ask(rules, (ALICE, {P: None})))
-    assert rules[alice].terms == Terms(ramp=replace(ramp, start=((C, 9.0),)))
-    apply(rules, ask(rules, (ALICE, {C: None})))
-    assert rules[alice] == StoredRule(limits={R: 3.0})
 
 
 def test_ramp_of_a_removed_limit_does_not_prevent_changes() -> None:

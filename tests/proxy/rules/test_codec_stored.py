@@ -58,15 +58,6 @@ def test_rule_is_written_as_the_api_has_it() -> None:
     assert encode_rule(rule) == '{"limits":{"producer_byte_rate":5.0},"terms":{"expires":"2027-01-15T08:00:00Z"}}'
 
 
-def test_published_rule_may_limit_what_a_file_may() -> None:
-    rule = StoredRule(limits={"request_rate": 7.5, "connections": 3})
-
-    read = decode_rule(ALICE, encode_rule(rule).encode())
-
-    assert read == rule
-    assert isinstance(read.limits["connections"], int)
-
-
 @pytest.mark.parametrize(
     "names",
     [
@@ -111,11 +102,6 @@ def test_other_json_is_not_an_entity(names: object) -> None:
 def test_other_json_is_not_a_rule(rule: object, message: str) -> None:
     with pytest.raises(JsonFormError, match=message):
         decode_rule(ALICE, json.dumps(rule).encode())
-
-
-def test_address_has_no_byte_rates() -> None:
-    with pytest.raises(JsonFormError, match="'producer_byte_rate' is not a key of ip ::1"):
-        decode_rule(Entity(ip="::1"), b'{"limits":{"producer_byte_rate":1.0}}')
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000])

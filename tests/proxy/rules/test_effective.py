@@ -4,11 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_quota_proxy.config.model import DEFAULT, Address, Enforcement, IpRule, Listener, ProxyConfig, QuotaRule
-from kafka_quota_proxy.config.ramp import Ramp
-from kafka_quota_proxy.config.schedule import Schedule
-from kafka_quota_proxy.config.terms import Terms
-from kafka_quota_proxy.proxy.quota.entity import bounded
+from kafka_quota_proxy.config.model import Address, IpRule, Listener, ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 from kafka_quota_proxy.proxy.rules import effective as module
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules, ListedRule
@@ -31,23 +27,6 @@ def ip_rule(limit: float) -> StoredRule:
 
 NOW_MS = 1_800_000_000_000
 FILED = QuotaRule(user="filed", producer_byte_rate=1.0, connections=7, source="f.yaml:3")
-
-
-def test_rules_of_the_file_come_first_and_those_of_the_store_behind_them() -> None:
-    in_force = EffectiveRules(config(FILED), name="quotas.d", now_ms=NOW_MS)
-
-    rules, ips = in_force.change(
-        [Change(Entity("alice", DEFAULT), rule(2.0)), Change(Entity("bob"), None)], now_ms=NOW_MS
-    )
-
-    alice = QuotaRule(user="alice", client_id=DEFAULT, producer_byte_rate=2.0, source="quotas.d")
-    assert in_force.quotas == (FILED, alice)
-    assert rules == {("alice", DEFAULT): alice, ("bob", None): None}
-    assert ips == {}
-    assert dict(in_force.rules) == {
-        Entity("filed"): StoredRule(limits={"producer_byte_rate": 1.0, "connections": 7.0}),
-        Entity("alice", DEFAULT): rule(2.0),
-    }
 
 
 def test_rule_of_the_file_hides_a_stored_one_and_is_reported() -> None:
@@ -108,16 +87,6 @@ def test_hidden_rules_are_listed_behind_effective_ones() -> None:
     assert not both.shown
 
 
-def test_long_name_is_found_in_its_bounded_form() -> None:
-    in_force = EffectiveRules(config(), name="d", now_ms=NOW_MS)
-    name = "n" * 1_000
-
-    rules, _ = in_force.change([Change(Entity(client_id=name), rule(1.0))], now_ms=NOW_MS)
-
-    assert list(rules) == [(None, bounded(name))]
-    assert in_force.quotas[0].client_id == name
-
-
 def test_a_change_of_the_file_costs_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     in_force = EffectiveRules(config(FILED), name="d", now_ms=NOW_MS)
     many = [Change(Entity(str(number)), rule(1.0)) for number in range(1_000)]
@@ -150,54 +119,3 @@ def test_expired_rule_of_the_file_still_hides_a_stored_one() -> None:
     assert in_force.sources == {Entity("filed"): "f.yaml:3"}
     assert in_force.change([Change(Entity("filed"), rule(5.0))], now_ms=NOW_MS + 11) == ({}, {})
     assert not in_force.quotas
-
-
-def test_stored_rule_applies_with_time_and_is_listed_as_set() -> None:
-    ramp = Ramp(start=(("producer_byte_rate", 10.0),), begins_ms=NOW_MS, over_ms=100, steps=4)
-    stored = StoredRule(limits={"producer_byte_rate": 2.0}, terms=Terms(ramp=ramp, enforcement=Enforcement.OBSERVE))
-    in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
-
-    rules, _ = in_force.change([Change(Entity("a"), stored)], now_ms=NOW_MS + 25)
-
-    (held,) = in_force.quotas
-    assert rules == {("a", None): held}
-    assert (held.limits.get("producer_byte_rate"), held.enforcement) == (8.0, Enforcement.OBSERVE)
-    assert in_force.rules[Entity("a")] is stored
-    assert in_force.schedule.next_ms == NOW_MS + 50
-    changes = in_force.advance(9, now_ms=NOW_MS + 99)
-    assert changes is not None
-    (later,) = changes.rules.values()
-    assert later is not None
-    assert later.limits.get("producer_byte_rate") == 4.0
-
-
-def test_rules_of_addresses_come_and_go_of_the_file_and_of_the_store() -> None:
-    filed = IpRule(ip="10.0.0.7", connection_creation_rate=9.0, source="f.yaml:4", expires_ms=NOW_MS + 10)
-    stored = StoredRule(limits={"connection_creation_rate": 5.0}, terms=Terms(expires_ms=NOW_MS + 20))
-    in_force = EffectiveRules(config(ips=(filed,)), name="quotas.d", now_ms=NOW_MS)
-    in_force.change([Change(Entity(ip="10.0.0.8"), stored)], now_ms=NOW_MS)
-    assert [found.ip for found in in_force.ip_quotas] == ["10.0.0.7", "10.0.0.8"]
-
-    held = in_force.ip_quotas
-    assert in_force.advance(9, now_ms=NOW_MS + 10) == ({}, {"10.0.0.7": None})
-    assert [found.ip for found in in_force.ip_quotas] == ["10.0.0.8"]
-    assert in_force.advance(9, now_ms=NOW_MS + 20) == ({}, {"10.0.0.8": None})
-    assert not in_force.ip_quotas
-    # The clock is set back, and both rules hold again.
-    assert in_force.advance(9, now_ms=NOW_MS) == ({}, {rule.ip: rule for rule in held})
-    assert [found.ip for found in in_force.ip_quotas] == ["10.0.0.7", "10.0.0.8"]
-
-
-def test_deleted_rule_does_not_return_with_time() -> None:
-    schedule = Schedule(time_zone="UTC", begin_minute=8 * 60, end_minute=18 * 60)
-    in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
-    in_force.change(
-        [Change(Entity("a"), StoredRule(limits={"producer_byte_rate": 2.0}, terms=Terms(schedule=schedule)))],
-        now_ms=NOW_MS,
-    )
-
-    assert in_force.change([Change(Entity("a"), None)], now_ms=NOW_MS) == ({("a", None): None}, {})
-
-    assert not in_force.schedule
-    assert in_force.schedule.next_ms is None
-    assert in_force.advance(9, now_ms=NOW_MS + 86_400_000) is None

@@ -16,7 +16,6 @@ from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.term_values import parse_instant_ms
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
-from kafka_quota_proxy.proxy.rules import keeper as module
 from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper
 from kafka_quota_proxy.proxy.rules.model import Change, StoredRule
 from kafka_quota_proxy.proxy.rules.model import Entity as StoreEntity
@@ -122,13 +121,6 @@ async def test_a_clock_that_is_set_is_followed_both_ways() -> None:
         assert await bed.at(START_MS - 900 * HOUR_MS) == [({("a", None): one}, {})]
 
 
-async def test_no_wait_is_so_long_that_a_set_clock_would_not_be_noticed() -> None:
-    assert Bed(rule("a", expires_ms=START_MS + 900 * HOUR_MS)).keeper._wait_s() == 1.0
-    assert Bed(rule("a", expires_ms=START_MS + 250)).keeper._wait_s() == 0.25
-    assert Bed(rule("a", expires_ms=START_MS - 1)).keeper._wait_s() == 1.0  # a clock that is set back revives it
-    assert Bed(rule("a")).keeper._wait_s() is None
-
-
 @pytest.mark.usefixtures("has_faults")
 async def test_changes_that_could_not_be_applied_are_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -145,6 +137,9 @@ async def test_changes_that_could_not_be_applied_are_tried_again(
     assert "rules could not be applied; trying again" in caplog.text
 
 
+# -- in a running proxy
+
+
 async def test_log_names_a_few_of_many_rules_that_change_at_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with followed(Bed(*(rule(f"u{n}", expires_ms=START_MS + 5) for n in range(600)))) as bed:
@@ -154,9 +149,6 @@ async def test_log_names_a_few_of_many_rules_that_change_at_once(caplog: pytest.
     assert "the schedule of a rule changed the quotas of user u0: none" in caplog.messages
     assert caplog.messages[-1] == "and those of 590 others"
     assert len(caplog.messages) == 11
-
-
-# -- in a running proxy
 
 
 @on_uvloop
@@ -258,20 +250,6 @@ async def test_alter_during_a_ramp_sets_its_target(tmp_path: Path) -> None:
         assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.rules.quotas] == [7_000.0]
 
 
-@pytest.mark.usefixtures("has_faults")
-async def test_rules_that_could_not_be_applied_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_AGAIN_S", 0.001)
-    bed = Bed()
-    async with followed(bed):
-        bed.fails = 3
-        stored = StoredRule(limits={P: 1.0})
-        with pytest.raises(RuntimeError, match="no"):
-            await bed.keeper.apply([Change(StoreEntity("a"), stored)])
-        await eventually(lambda: bed.told)
-
-    assert [list(rules) for rules, _ in bed.told] == [[("a", None)]]
-
-
 async def test_changes_before_the_beginning_are_returned_with_those_of_the_file() -> None:
     bed = Bed()
     keeper = RuleKeeper(ProxyConfig(listeners=()), None, on_changes=bed._take, wall_ms=bed.clock)
@@ -281,19 +259,3 @@ async def test_changes_before_the_beginning_are_returned_with_those_of_the_file(
 
     assert list(changes.rules) == [("a", None), ("b", None)]
     assert bed.told == []
-
-
-async def test_an_entity_of_the_file_and_of_the_source_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    filed = replace(rule("a"), source="f.yaml:3")
-    keeper = RuleKeeper(ProxyConfig(listeners=(), quotas=(filed,)), None, on_changes=Bed()._take, wall_ms=Clock())
-    change = Change(StoreEntity("a"), StoredRule(limits={P: 1.0}))
-    said = "f.yaml:3: user a has quotas in , too; those of the file apply"
-
-    await keeper.apply([change])
-    await keeper.apply([change])
-    keeper.follow_file(ProxyConfig(listeners=(), quotas=(filed,)))
-    assert caplog.messages == [said]
-    # Without the rule of the file there is nothing to warn of, and with it again there is.
-    keeper.follow_file(ProxyConfig(listeners=()))
-    keeper.follow_file(ProxyConfig(listeners=(), quotas=(filed,)))
-    assert caplog.messages == [said, said]

@@ -13,25 +13,9 @@ from kafka_quota_proxy.proxy.rules.model import (
     is_known,
     keys_of,
     names_of,
-    usual_names,
 )
 
 NAMES = st.one_of(st.none(), st.text(min_size=1, max_size=8))
-
-
-@pytest.mark.parametrize(
-    ("names", "entity", "words"),
-    [
-        ({"user": "alice"}, Entity(user="alice"), "user alice"),
-        ({"client-id": None}, Entity(client_id=DEFAULT), "client-id <default>"),
-        ({"user": None, "client-id": "etl"}, Entity(user=DEFAULT, client_id="etl"), "user <default>, client-id etl"),
-        ({"ip": "10.0.0.7"}, Entity(ip="10.0.0.7"), "ip 10.0.0.7"),
-    ],
-)
-def test_an_entity_has_the_names_that_it_was_given(names: dict[str, str | None], entity: Entity, words: str) -> None:
-    assert entity_of(names) == entity
-    assert names_of(entity) == names
-    assert str(entity) == words
 
 
 @given(names=st.dictionaries(st.sampled_from(["user", "client-id"]), NAMES, min_size=1))
@@ -60,13 +44,6 @@ def test_v62_addresses_have_one_key_and_all_others_four(entity: Entity, keys: ob
     """Source: Kafka's ClientQuotaControlManagerTest.testConfigKeysForEntityType (V62)."""
     assert keys_of(entity) is keys
     assert (len(CLIENT_KEYS), list(IP_KEYS)) == (4, ["connection_creation_rate"])
-
-
-def test_an_address_is_in_its_usual_form() -> None:
-    assert entity_of({"ip": "2001:DB8:0::1"}) == Entity(ip="2001:db8::1")
-    assert entity_of({"ip": "::ffff:10.0.0.7"}) == Entity(ip="10.0.0.7")
-    assert entity_of({"user": "::FFFF:10.0.0.7"}) == Entity(user="::FFFF:10.0.0.7")
-    assert usual_names((("ip", "::2"), ("user", "A"), ("ip", "::0001"))) == {"ip": "::1", "user": "A"}
 
 
 @pytest.mark.parametrize(

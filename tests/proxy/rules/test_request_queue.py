@@ -46,16 +46,3 @@ def test_requests_are_taken_in_order_without_the_dropped_ones() -> None:
         return [None if one is None else one.frame for one in (queue.pop() for _ in range(4))]
 
     assert asyncio.run(taken()) == [b"0", b"2", b"3", None]
-
-
-def test_a_wait_that_fails_loses_no_request() -> None:
-    async def left() -> int:
-        queue = RequestQueue()
-        waiting = asyncio.ensure_future(queue.wait())
-        await asyncio.sleep(0)
-        put(queue, b"small")
-        waiting.cancel()
-        await asyncio.gather(waiting, return_exceptions=True)
-        return len(queue.waiting)
-
-    assert asyncio.run(left()) == 1

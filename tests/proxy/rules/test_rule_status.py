@@ -3,7 +3,6 @@
 import pytest
 
 from kafka_quota_proxy.config.model import Enforcement
-from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.term_values import parse_instant_ms
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms
@@ -56,12 +55,6 @@ def test_rule_outside_its_schedule_does_not_hold_or_has_its_other_limits() -> No
     told = shown(Terms(schedule=other), at_ms=evening_ms)
     limits = "the limits under otherwise apply until 2026-11-24T08:00:00Z"
     assert told == f"; now: producer_byte_rate=8MiB, {outside}: {limits}"
-
-
-def test_status_has_the_step_of_a_ramp() -> None:
-    ramp = Ramp(start=((RATE, 10.0),), begins_ms=NOON_MS, over_ms=2 * HOUR_MS, steps=2)
-    told = shown(Terms(ramp=ramp), at_ms=NOON_MS + HOUR_MS, entity=Entity(ip="10.0.0.7"), key=RATE)
-    assert told == "; now: connection_creation_rate=6, ramp: step 1 of 2, the next at 2026-11-23T14:00:00Z"
 
 
 @pytest.mark.parametrize(

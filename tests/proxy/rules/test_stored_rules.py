@@ -69,21 +69,6 @@ async def test_reload_does_not_rebuild_the_tables_of_stored_rules(
 
 
 @on_uvloop
-async def test_broker_without_a_listener_after_a_reload_gets_its_rules(tmp_path: Path) -> None:
-    async with stub_broker() as broker, stub_broker() as other:
-        config = stored(tmp_path, broker)
-        async with running(config) as server:
-            quotas = upstream_of(server, broker.address).quotas
-            rule = QuotaRule(user="7", client_id=DEFAULT, producer_byte_rate=9.0, source="f.yaml:7")
-
-            server.apply(replace(config, listeners=(listener_to(other.address),), quotas=(rule,)))
-
-            assert limit(quotas, "7") == 9.0
-            server.apply(config)
-            assert limit(quotas, "7") == 1.0
-
-
-@on_uvloop
 async def test_administrators_are_recognised_on_client_listeners_only(tmp_path: Path) -> None:
     asked = write_alter_request(
         AlterRequest(

@@ -1,6 +1,5 @@
 """Tests how a broker's quotas become rules: every form of entity, values without effect, and unknown keys."""
 
-import math
 from random import Random
 
 import pytest
@@ -27,23 +26,6 @@ def rule(**limits: float) -> StoredRule:
     return StoredRule(limits=limits)
 
 
-@pytest.mark.parametrize(
-    ("parts", "entity"),
-    [
-        ((("user", "alice"),), Entity(user="alice")),
-        ((("user", None),), Entity(user=DEFAULT)),
-        ((("client-id", "etl"),), Entity(client_id="etl")),
-        ((("client-id", "etl"), ("user", "alice")), Entity("alice", "etl")),
-        ((("user", None), ("client-id", None)), Entity(DEFAULT, DEFAULT)),
-        # A name that looks like the default is not the default (V66).
-        ((("client-id", "<default>"),), Entity(client_id="<default>")),
-        ((("user", "user with spaces"),), Entity(user="user with spaces")),
-    ],
-)
-def test_each_entity_has_its_rule(parts: tuple[tuple[str, str | None], ...], entity: Entity) -> None:
-    assert rules_of(told((parts, {P: 5.0}))).rules == {entity: rule(producer_byte_rate=5.0)}
-
-
 def test_an_address_rate_of_0_admits_no_connection() -> None:
     found = rules_of(
         told(
@@ -57,13 +39,6 @@ def test_an_address_rate_of_0_admits_no_connection() -> None:
         Entity(ip=DEFAULT): rule(connection_creation_rate=9.0),
     }
     assert found.passed_over == ()
-
-
-@pytest.mark.parametrize("value", [math.inf, math.nan])
-def test_an_infinite_limit_overrides_lower_levels(value: float) -> None:
-    found = rules_of(told(((("user", "alice"),), {"request_percentage": value})))
-
-    assert found.rules == {Entity(user="alice"): rule(request_percentage=NO_LIMIT)}
 
 
 def test_unknown_keys_and_invalid_rates_are_skipped_and_logged() -> None:

@@ -12,7 +12,6 @@ import pytest
 from kafka_quota_proxy.config.model import (
     Address,
     AdminClient,
-    Cluster,
     IpRule,
     Listener,
     ProxyConfig,
@@ -25,7 +24,6 @@ from kafka_quota_proxy.proxy.quota.rule_changes import Ip, IpChanges, RuleChange
 from kafka_quota_proxy.proxy.rules.broker import broker_source as module
 from kafka_quota_proxy.proxy.rules.broker.broker_rules import ParsedQuotas, RefusedError
 from kafka_quota_proxy.proxy.rules.broker.broker_source import BrokerSource
-from kafka_quota_proxy.proxy.rules.configured import source_of
 from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
 from tests.support.stub_broker import eventually
@@ -221,18 +219,6 @@ async def test_an_unreachable_broker_changes_nothing_and_is_logged_once(caplog: 
     ]
 
 
-async def test_a_connection_closed_between_readings_is_reopened() -> None:
-    followed = Followed()
-
-    async with followed.running():
-        await eventually(lambda: followed.follower.has_read)
-        followed.script.closes_in = 1
-        await eventually(lambda: followed.script.connects == 2)
-        await followed.read_again()
-        assert followed.follower.failures == 0
-    await eventually(lambda: followed.script.closes == 2)
-
-
 async def test_without_authorization_clients_are_served_at_once_and_readings_are_rare() -> None:
     followed = Followed()
     followed.script.failure = RefusedError("it may not", is_lasting=True)
@@ -292,18 +278,6 @@ async def test_an_alter_answer_waits_two_seconds_at_most(caplog: pytest.LogCaptu
     assert "a change was acknowledged, and the broker has not shown it for" in caplog.text
 
 
-async def test_an_alter_answer_does_not_wait_longer_for_an_unreachable_broker() -> None:
-    followed, owner = Followed(every_ms=60_000), Owner()
-
-    async with followed.running():
-        await eventually(lambda: followed.follower.has_read)
-        followed.script.failure = OSError("away")
-        followed.follower.await_change((alice(5.0),), b"answer", owner)
-        await eventually(lambda: owner.turns)
-
-    assert followed.follower.unconfirmed == 1
-
-
 async def test_an_alter_answer_does_not_wait_longer_for_a_silent_broker() -> None:
     followed, owner = Followed(every_ms=60_000), Owner()
 
@@ -361,24 +335,6 @@ async def test_after_a_fault_the_rules_take_effect_with_the_next_reading() -> No
             await eventually(lambda: followed.follower.has_read)
 
     assert len(followed.changes) == 300
-
-
-def test_without_bootstrap_servers_the_brokers_of_all_listeners_are_asked() -> None:
-    two, three = Address(host="k2", port=2), Address(host="k3", port=3)
-    cluster = Cluster(bootstrap_servers=(two, three), advertised_host="h", first_port=1, last_port=2)
-    listeners = (
-        Listener(name="a", bind=BIND, upstream=ONE),
-        Listener(name="b", bind=BIND, upstream=ONE, inter_broker=True),
-        Listener(name="c", bind=BIND, cluster=cluster),
-    )
-
-    def servers(settings: QuotasFromBroker) -> tuple[Address, ...]:
-        follower = source_of(ProxyConfig(listeners=listeners, quotas_from=settings))
-        assert isinstance(follower, BrokerSource)
-        return follower._servers
-
-    assert servers(QuotasFromBroker()) == (ONE, two, three)
-    assert servers(QuotasFromBroker(client=AdminClient(bootstrap_servers=(three,)))) == (three,)
 
 
 async def test_a_rule_of_the_file_expires_and_its_entity_stays_the_files() -> None:

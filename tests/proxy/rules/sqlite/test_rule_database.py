@@ -72,17 +72,6 @@ def names(path: Path) -> list[str]:
     return sorted(contents(path))
 
 
-def test_written_rules_are_there_at_the_next_start(tmp_path: Path) -> None:
-    path = tmp_path / "not" / "there" / "yet"
-    for begin, end in ((0, 0), (0, 3), (3, 3), (3, 10)):
-        with opened(path) as (database, stored):
-            assert stored.rules == rules_after(begin)
-            for changes in CHANGES[begin:end]:
-                database.write(changes)
-    assert read_store(path).rules == rules_after(10)
-    assert names(path) == [DATABASE]
-
-
 def test_rules_keep_the_order_in_which_their_entities_were_first_set(tmp_path: Path) -> None:
     zoe = Entity("zoe")
     write_rules(tmp_path, [Change(zoe, RULE), Change(BOB, RULE)], [Change(ALICE, RULE)], [Change(zoe, RULE)])
@@ -126,14 +115,6 @@ def _umask() -> int:
     return umask
 
 
-def test_sizes_are_measured_after_each_write(tmp_path: Path) -> None:
-    with opened(tmp_path) as (database, _):
-        assert database.file_bytes > database.log_bytes == 0
-        database.write(CHANGES[0])
-        assert database.log_bytes == (tmp_path / f"{DATABASE}-wal").stat().st_size > 0
-        assert database.file_at_s == (tmp_path / DATABASE).stat().st_mtime
-
-
 # -- more than one process
 
 
@@ -155,19 +136,6 @@ def test_store_of_a_running_proxy_can_be_read_and_is_not_held_up(tmp_path: Path)
         next(rows)
         database.write(CHANGES[19])
         reader.close()
-
-
-def test_reading_changes_no_file(tmp_path: Path) -> None:
-    write_rules(tmp_path, *CHANGES[:9])
-    before = contents(tmp_path)
-
-    assert read_store(tmp_path).rules == rules_after(9)
-    assert contents(tmp_path) == before
-
-
-def test_directory_without_a_store_has_no_rules(tmp_path: Path) -> None:
-    assert read_store(tmp_path) == StoredRules({})
-    assert names(tmp_path) == []
 
 
 def test_write_while_another_program_writes_is_refused_and_succeeds_later(

@@ -9,10 +9,9 @@ from dataclasses import replace
 import pytest
 
 from kafka_quota_proxy.config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule, QuotasFrom
-from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, Setting
+from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
-from kafka_quota_proxy.proxy.rules import keeper
 from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper
 from kafka_quota_proxy.proxy.rules.topic.clients import (
     EndReached,
@@ -101,18 +100,6 @@ async def test_read_rules_are_in_force_before_the_reader_continues() -> None:
     assert watched.playbook.errors == []
 
 
-async def test_rules_of_a_batch_take_effect_together() -> None:
-    limit = Setting(user="alice", key="producer_byte_rate", value=1.0)
-    terms = Setting(user="alice", key="terms", value={"enforcement": "observe"})
-    bob = Rule(user="bob", limits={"producer_byte_rate": 1.0})
-    watched = Watched(ReadingBegan(), EndReached(), read(limit, is_whole=False), read(terms), read(bob))
-
-    async with running(watched):
-        await eventually(lambda: ("bob", None) in watched.changes)
-
-    assert set(watched.changes) == {("bob", None)}
-
-
 async def test_a_failure_is_logged_once_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     watched = Watched(
@@ -172,27 +159,6 @@ async def test_clients_wait_only_for_a_topic_that_can_be_read(
     assert (watched.topic.may_serve.is_set(), watched.topic.has_read) == (may_serve, has_read)
 
 
-async def test_a_reload_merges_the_rules_again() -> None:
-    watched = Watched(ReadingBegan(), read(alice(5.0), Rule(user="filed", limits={"connections": 1})), EndReached())
-    async with running(watched):
-        await eventually(lambda: watched.topic.has_read)
-        watched.changes.clear()
-
-        own = QuotaRule(user="alice", connections=3, source="f.yaml:1")
-        gained = watched.keeper.follow_file(replace(CONFIG, quotas=(own,)))
-        lost = watched.keeper.follow_file(replace(CONFIG, quotas=()))
-        watched.keeper.follow_file(replace(CONFIG, quotas=(own,)))
-
-        sources = [{entity: rule and rule.source for entity, rule in one.rules.items()} for one in (gained, lost)]
-        filed = QuotaRule(user="filed", connections=1, source="kafka://store@1")
-        assert sources == [
-            {ALICE: "f.yaml:1", ("filed", None): "kafka://store@1"},
-            {ALICE: "kafka://store@0"},
-        ]
-        assert watched.keeper.rules.quotas == (own, filed)
-        assert watched.changes == {}
-
-
 @pytest.mark.usefixtures("has_faults")
 async def test_an_error_on_the_loop_is_reported_by_the_reader() -> None:
     watched = Watched(ReadingBegan(), read(alice(5.0)), EndReached())
@@ -202,23 +168,3 @@ async def test_an_error_on_the_loop_is_reported_by_the_reader() -> None:
         await eventually(lambda: watched.playbook.errors)
 
     assert str(watched.playbook.errors[0]) == "broken"
-
-
-@pytest.mark.usefixtures("has_faults")
-async def test_rules_that_failed_to_apply_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper, "_AGAIN_S", 0.001)
-    watched = Watched(ReadingBegan(), read(alice(5.0), Rule(user="bob", limits={"connections": 1})))
-    watched.fails = 3
-
-    async with running(watched):
-        await eventually(lambda: ALICE in watched.changes)
-
-    assert list(watched.changes) == [ALICE, ("bob", None)]
-
-
-async def test_detail_and_metrics_describe_the_state() -> None:
-    watched = Watched(ReadingBegan(), read(alice(5.0)), EndReached())
-    async with running(watched):
-        await eventually(lambda: watched.topic.has_read)
-
-    assert watched.topic.status() == {"topic": "kafka://k:9092/store", "connected": True, "read": True, "rules": 1}

@@ -102,103 +102,11 @@ class Topic:
 ALICE: Entity = ("alice", None)
 
 
-# -- rules --
-
-
-def test_a_rule_of_the_topic_holds_and_has_its_offset_as_source() -> None:
-    topic = Topic().started(Rule(user=DEFAULT, limits={}), alice(5.0))
-
-    assert topic.state.changes() == {
-        ("alice", None): QuotaRule(user="alice", producer_byte_rate=5.0, source="kafka://store@1")
-    }
-    assert topic.said() == []
-
-
-def test_a_later_record_replaces_a_rule_and_a_tombstone_removes_it() -> None:
-    topic = Topic().started(alice(5.0))
-    topic.rates()
-
-    topic.read(Rule(user="alice", limits={"consumer_byte_rate": 6.0}))
-    assert topic.state.changes() == {
-        ALICE: QuotaRule(user="alice", consumer_byte_rate=6.0, source="kafka://store@1"),
-    }
-    topic.read(Rule(user="alice"))
-    assert topic.state.changes() == {ALICE: None}
-    assert topic.state.in_force == {}
-
-
-def test_the_same_record_again_changes_nothing() -> None:
-    topic = Topic().started(alice(5.0))
-    topic.rates()
-
-    topic.read(alice(5.0))
-
-    assert topic.state.topic.is_unsettled
-    assert topic.state.changes() == {}
-
-
-def test_changes_come_in_portions() -> None:
-    topic = Topic().started(*(Rule(user=f"u{number}", limits=produce(1.0)) for number in range(10)))
-
-    portions = []
-    while topic.state.topic.is_unsettled:
-        portions.append([entity[0] for entity in topic.state.changes(4)])
-
-    assert portions == [["u0", "u1", "u2", "u3"], ["u4", "u5", "u6", "u7"], ["u8", "u9"]]
-
-
-def test_every_kind_of_limit_is_accepted() -> None:
-    limits = {
-        "producer_byte_rate": 1.0, "consumer_byte_rate": 2.0, "request_percentage": 3.0, "request_rate": 4.0,
-        "controller_mutation_rate": 5.0, "connections": 6,
-    }  # fmt: skip
-    topic = Topic().started(Rule(user=DEFAULT, client_id="x", limits=limits))
-    topic.rates()
-
-    assert topic.state.in_force[DEFAULT, "x"] == QuotaRule(
-        user=DEFAULT, client_id="x", source="kafka://store@0", **limits  # type: ignore[arg-type]
-    )  # fmt: skip
-
-
-def test_a_long_name_is_bounded_as_in_the_table_of_rules() -> None:
-    name = "n" * 300
-    topic = Topic(FollowedRules(QuotaRule(client_id=name, connections=1)))
-
-    topic.started(Rule(client_id=name, limits=produce(1.0)), Rule(user=name, limits=produce(2.0)))
-
-    ((user, client_id),) = topic.state.changes()
-    assert client_id is None
-    assert isinstance(user, str)
-    assert len(user) < 256
-
-
 # -- settings --
 
 
 def setting(key: str, value: float | None, user: str = "alice") -> Setting:
     return Setting(user=user, key=key, value=value)
-
-
-def test_settings_of_an_entity_are_one_rule_and_are_deleted_one_by_one() -> None:
-    topic = Topic().started(setting("producer_byte_rate", 5.0), setting("consumer_byte_rate", 1e300))
-    source = "kafka://store@1"
-    assert topic.state.changes() == {
-        ALICE: QuotaRule(user="alice", producer_byte_rate=5.0, consumer_byte_rate=1e300, source=source)
-    }
-
-    topic.read(setting("consumer_byte_rate", None))
-    assert topic.rates() == {ALICE: 5.0}
-    topic.read(setting("producer_byte_rate", None))
-    assert topic.state.changes() == {ALICE: None}
-
-
-def test_a_rule_hides_settings_and_they_return_after_it() -> None:
-    topic = Topic().started(setting("consumer_byte_rate", 5.0), alice(7.0))
-    assert topic.rates() == {ALICE: 7.0}
-    assert topic.state.in_force[ALICE].limits.get("consumer_byte_rate") is None
-
-    topic.read(Rule(user="alice"))
-    assert topic.state.changes()[ALICE] == QuotaRule(user="alice", consumer_byte_rate=5.0, source="kafka://store@0")
 
 
 def test_addresses_and_terms_are_counted_and_logged_as_for_stores() -> None:
@@ -278,16 +186,6 @@ def test_settings_with_terms_of_an_unknown_form_do_not_hold() -> None:
 # -- the file --
 
 
-def test_the_file_overrules_the_topic() -> None:
-    topic = Topic().started(Rule(user="filed", limits=produce(5.0)))
-
-    assert topic.rates() == {}
-    said = "f.yaml:3: user filed has quotas in kafka://k:9092/store, too; those of the file apply"
-    assert topic.state.merged.doubles == (said,)
-    topic.read(Rule(user="filed", limits=produce(6.0)))
-    assert topic.rates() == {}
-
-
 def test_a_reload_hides_and_returns_rules_of_the_topic() -> None:
     topic = Topic().started(alice(5.0), Rule(user="filed", limits=produce(4.0)))
     assert topic.rates() == {ALICE: 5.0}
@@ -302,37 +200,6 @@ def test_a_reload_hides_and_returns_rules_of_the_topic() -> None:
     assert topic.rates() == {ALICE: 5.0, ("filed", None): 4.0}
 
 
-# -- read again --
-
-
-def test_rereading_replaces_the_rules_once_its_end_is_reached() -> None:
-    topic = Topic().started(alice(5.0), Rule(user="gone", limits=produce(1.0)))
-    topic.rates()
-
-    topic.state.begin()
-    topic.read(alice(6.0), Rule(user="new", limits=produce(3.0)))
-    assert topic.rates() == {ALICE: 5.0, ("gone", None): 1.0}
-    topic.state.end_reached()
-
-    assert {
-        entity: rule and rule.limits.get("producer_byte_rate") for entity, rule in topic.state.changes().items()
-    } == {
-        ALICE: 6.0,
-        ("gone", None): None,
-        ("new", None): 3.0,
-    }
-
-
-def test_an_interrupted_first_reading_keeps_its_rules() -> None:
-    topic = Topic()
-    topic.state.begin()
-    topic.read(alice(5.0))
-
-    topic.state.begin()
-
-    assert topic.rates() == {ALICE: 5.0}
-
-
 # -- what is not understood --
 
 
@@ -340,59 +207,6 @@ def garbage(key: bytes = b'{"user":"alice"}', value: bytes | None = b"garbage") 
     found = decode(key, value)
     assert isinstance(found, RecordFault)
     return found
-
-
-def test_garbage_is_counted_logged_once_per_key_and_changes_nothing() -> None:
-    topic = Topic().started(alice(5.0), garbage(), garbage(b"\xff"), garbage())
-
-    assert topic.rates() == {ALICE: 5.0}
-    assert (topic.state.topic.records, topic.state.topic.not_understood) == (4, 3)
-    assert topic.said() == [
-        """offset 1 was not understood: value of '{"user":"alice"}': line 1 is not JSON: Expecting value""",
-        r"offset 2 was not understood: key of '\\xff': byte 0 is not UTF-8",
-    ]
-
-
-def test_garbage_of_many_keys_is_logged_a_hundred_times() -> None:
-    topic = Topic().started(*(garbage(b"%d" % number) for number in range(300)))
-
-    said = topic.said()
-    assert len(said) == 100
-    assert said[-1].endswith("is not a JSON object; others are only counted from now on")
-    assert topic.state.topic.not_understood == 300
-
-
-def test_garbage_left_by_compaction_keeps_the_former_rule() -> None:
-    topic = Topic().started(alice(5.0), garbage())
-    topic.state.begin()
-    topic.offset = 1
-    topic.read(garbage(), garbage(b'{"user":"bob"}'))
-    topic.state.end_reached()
-
-    assert topic.rates() == {ALICE: 5.0}
-    assert topic.state.topic.entities == 1
-
-
-def test_garbage_after_a_new_rule_keeps_the_new_rule() -> None:
-    topic = Topic().started(alice(5.0), Rule(user="bob", limits=produce(1.0)))
-    topic.state.begin()
-    topic.read(alice(6.0), garbage(), Rule(user="bob"), garbage(b'{"user":"bob"}'))
-    topic.state.end_reached()
-
-    assert topic.rates() == {ALICE: 6.0}
-
-
-def test_the_number_of_entities_is_bounded() -> None:
-    topic = Topic(FollowedRules(most=3))
-
-    topic.started(*(Rule(user=f"u{number}", limits=produce(1.0)) for number in range(5)))
-    topic.read(Rule(user="u0", limits=produce(2.0)), Rule(user="u1"), Rule(user="u9", limits=produce(3.0)))
-
-    assert topic.rates() == {("u0", None): 2.0, ("u2", None): 1.0, ("u9", None): 3.0}
-    assert topic.said() == [
-        "has more than 3 entities: further ones are ignored, from offset 3 on",
-    ]
-    assert topic.state.topic.not_understood == 2
 
 
 def test_tombstones_do_not_count_as_entities() -> None:

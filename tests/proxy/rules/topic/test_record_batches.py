@@ -33,12 +33,6 @@ def old(magic: int, codec: int) -> bytes:
     return bytes(builder.build())
 
 
-def test_batches_with_and_without_gzip_are_read() -> None:
-    data = batch(3, rule(3), rule(4)) + compressed(batch(5, rule(5), rule(6)))
-
-    assert read(data, offset=4) == ([(4, rule(4)), (5, rule(5)), (6, rule(6))], 7)
-
-
 def test_the_last_record_of_a_compacted_batch_ends_it() -> None:
     batches = RecordBatches(
         batch(0, rule(0), rule(1), gaps=3) + batch(5, rule(5)) + batch(6, rule(6), rule(7)), offset=1
@@ -88,13 +82,6 @@ def test_many_small_gzip_members_are_not_decompressed_without_bound() -> None:
     ((_, fault),), _ = read(resealed(sized))
 
     assert "more than 16777216 bytes" in str(fault)
-
-
-@pytest.mark.parametrize("codec", [2, 3, 4, 5, 7])
-def test_other_compressions_than_gzip_are_not_read(codec: int) -> None:
-    data = compressed(batch(0, rule(0), rule(1)), codec=codec) + batch(2, rule(2))
-
-    assert read(data) == ([(1, f"value of a batch up to offset 1: {OTHER_CODEC}"), (2, rule(2))], 3)
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -1,8 +1,7 @@
 """Tests the records of each entity: rules hide settings, and values remain when the topic is read again."""
 
-from kafka_quota_proxy.config.quota_record import TERMS
 from kafka_quota_proxy.proxy.rules.model import Entity
-from kafka_quota_proxy.proxy.rules.topic.record_table import RULE, EntityLimits, RecordTable
+from kafka_quota_proxy.proxy.rules.topic.record_table import EntityLimits, RecordTable
 
 A, B, X = (Entity(user) for user in ("a", "b", "x"))
 P, C = "producer_byte_rate", "consumer_byte_rate"
@@ -13,30 +12,6 @@ def table(*records: tuple[Entity, str, object], most: int = 10) -> RecordTable:
     for offset, (entity, key, value) in enumerate(records):
         one.put(entity, key, value, offset)
     return one
-
-
-def test_settings_are_one_rule_with_its_terms() -> None:
-    one = table((A, P, 1.0), (A, C, 2.0), (A, TERMS, {"expires": 7}), (A, C, None))
-
-    assert one.limits(A) == EntityLimits({P: 1.0}, 2, {"expires": 7})
-    assert one.limits(B) is None
-
-
-def test_terms_without_limits_limit_nothing() -> None:
-    one = table((A, P, 1.0), (A, TERMS, {"expires": 7}), (A, P, None))
-
-    assert one.limits(A) is None
-    assert len(one) == 1
-
-
-def test_a_rule_hides_settings() -> None:
-    one = table((A, P, 1.0), (A, RULE, {C: 3.0}))
-
-    assert one.limits(A) == EntityLimits({C: 3.0}, 1, is_published=True)
-    one.put(A, RULE, {}, 2)
-    assert one.limits(A) == EntityLimits({P: 1.0}, 0)
-    one.put(A, P, None, 3)
-    assert list(one) == []
 
 
 def test_the_table_refuses_entities_above_its_bound() -> None:

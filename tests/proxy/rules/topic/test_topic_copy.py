@@ -14,7 +14,7 @@ from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.sqlite.rule_database import RuleDatabase, read_store
 from kafka_quota_proxy.proxy.rules.topic import topic_copy as module
 from kafka_quota_proxy.proxy.rules.topic.topic_copy import TopicCopy
-from tests.support.stores import damage, keep, set_version
+from tests.support.stores import damage, keep
 from tests.support.stub_broker import eventually, on_uvloop
 
 ALICE = Entity(user="alice")
@@ -135,19 +135,3 @@ async def test_damaged_copy_is_read_as_far_as_possible_and_written_again(
     last: dict[Entity, StoredRule] = {}
     async with running(tmp_path, last):
         assert last == again
-
-
-@on_uvloop
-async def test_copy_of_another_version_keeps_no_proxy_from_starting(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    keep(tmp_path, ALICE)
-    set_version(tmp_path, 2)
-
-    again: dict[Entity, StoredRule] = {}
-    async with running(tmp_path, again) as one:
-        assert again == {}
-        put(one, again, ALICE, rule(2.0))
-
-    assert "has version 2; this program knows 1" in caplog.text
-    assert read_store(tmp_path).rules == {ALICE: rule(2.0)}

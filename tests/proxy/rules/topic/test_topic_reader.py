@@ -140,30 +140,6 @@ async def test_reads_from_the_beginning_and_then_new_records(cluster: Cluster) -
     assert told.count(EndReached()) == 1
 
 
-async def test_reading_does_not_create_the_topic(cluster: Cluster) -> None:
-    async with reading() as (_, until):
-        await until(lambda told: EndReached() in told)
-
-    metadata = next(request for request in cluster.asked if isinstance(request, MetadataRequest))
-    assert metadata._allow_auto_topic_creation is False
-
-
-async def test_an_empty_topic_is_read_at_once(cluster: Cluster) -> None:
-    async with reading() as (told, until):
-        await until(lambda told: EndReached() in told)
-
-    assert told == [ReadingBegan(), EndReached()]
-
-
-async def test_many_records_are_reported_in_portions(cluster: Cluster) -> None:
-    cluster.append(*(rule(number) for number in range(600)))
-
-    async with reading() as (told, until):
-        await until(lambda told: EndReached() in told)
-
-    assert [len(one.records) for one in told if isinstance(one, RecordsRead)] == [250, 250, 100]
-
-
 async def test_each_portion_says_whether_its_batch_continues(cluster: Cluster) -> None:
     cluster.append(*(rule(number) for number in range(500)))
     cluster.append(*(rule(number) for number in range(251)), gaps=4)
@@ -199,17 +175,6 @@ async def test_progress_is_reported_also_past_emptied_batches(cluster: Cluster) 
         await until(lambda told: isinstance(told[-1], RecordsRead) and told[-1].next_offset == 6)
 
     assert [one.next_offset for one in told if isinstance(one, RecordsRead)] == [2, 5, 6]
-
-
-async def test_records_before_the_fetch_offset_are_left_out(cluster: Cluster) -> None:
-    cluster.beginning = 0
-    cluster.append(rule(1), rule(2), rule(3))
-    cluster.beginning = 2
-
-    async with reading() as (told, until):
-        await until(lambda told: EndReached() in told)
-
-    assert records(told) == [rule(3)]
 
 
 async def test_a_wrong_checksum_is_read_again(cluster: Cluster) -> None:
@@ -431,17 +396,6 @@ async def test_a_throttled_reader_waits_and_continues(cluster: Cluster, pauses: 
     # The reader also pauses, by 0.25 s, after an answer that has neither the topic nor a throttle time.
     assert pauses == [0.7, 2.0, 0.25, 3.0]
     assert cluster.clients == 1
-
-
-async def test_an_empty_throttled_answer_changes_nothing(cluster: Cluster, pauses: list[float]) -> None:
-    async with reading() as (_, until):
-        await until(lambda told: EndReached() in told)
-        cluster.fetch_throttles_ms.append((60_000, False))
-        await until(lambda _: not cluster.fetch_throttles_ms)
-        cluster.append(rule(1))
-        await until(lambda told: rule(1) in records(told))
-
-    assert pauses == [60.0]
 
 
 async def test_a_stop_does_not_wait_for_the_end_of_a_throttle(cluster: Cluster) -> None:

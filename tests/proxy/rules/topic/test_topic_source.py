@@ -1,7 +1,6 @@
 """Tests a store in a simulated topic: a quota set at one proxy is in force at all of them."""
 
 import asyncio
-import logging
 import threading
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -116,15 +115,6 @@ async def test_change_is_in_force_when_it_is_answered_and_then_at_every_proxy() 
     ]
 
 
-@on_uvloop
-async def test_terms_left_without_limits_do_not_apply_to_the_next_rule() -> None:
-    log = TopicLog()
-    log.write(Setting(user="alice", key=TERMS, value={"enforcement": "observe"}))
-    async with bed(log) as one:
-        await one.set(ALICE, {P: 5.0})
-        assert one.stored == {ALICE: rule(**{P: 5.0})}
-
-
 def batch(offset: int, *records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
     """Return the event that a reader reports for the records of a batch."""
     seen = tuple(TopicRecord(at, record) for at, record in enumerate(records, start=offset))
@@ -201,20 +191,6 @@ async def test_records_are_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> 
         await one.set(ALICE, {P: 5.0})
     assert len(threads) == 1
     assert threads[0] is not threading.main_thread()
-
-
-@on_uvloop
-async def test_simultaneous_changes_of_two_proxies_are_kept_and_the_last_of_one_key_counts() -> None:
-    log = TopicLog()
-    async with bed(log) as one, bed(log) as other:
-        await asyncio.gather(one.set(ALICE, {P: 1.0}), other.set(ALICE, {C: 2.0}))
-        await eventually(lambda: one.stored == other.stored == {ALICE: rule(**{P: 1.0, C: 2.0})})
-
-        sets = [bed.set(ALICE, {P: float(value), C: 2.0}) for value, bed in enumerate((one, other) * 10, start=3)]
-        await asyncio.gather(*sets[::2], *sets[1::2])
-        await eventually(lambda: one.stored == other.stored)
-        last = float(str(log.records[-1][1] or b"").partition(":")[2].rstrip("}'"))
-        assert one.stored == {ALICE: rule(**{P: last, C: 2.0})}
 
 
 @on_uvloop
@@ -463,29 +439,6 @@ async def test_changes_that_could_not_be_applied_are_tried_again(caplog: pytest.
         await eventually(lambda: not one.fails and one.store.is_connected)
         assert one.stored == {ALICE: rule(**{P: 5.0})}
     assert caplog.text.count("records of a topic could not be applied; reading them again") == 2
-
-
-@on_uvloop
-async def test_published_rule_has_its_offset_as_source() -> None:
-    log = TopicLog()
-    log.write(Rule(user="alice", limits={P: 5.0}))
-    async with bed(log) as one:
-        assert one.stored == {ALICE: rule(**{P: 5.0})}
-        assert one.store.places == {ALICE: f"{NAME}@0"}
-
-
-@on_uvloop
-async def test_others_changes_are_logged_with_their_offsets(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    log = TopicLog()
-    log.write(Setting(user="old", key=P, value=1.0))
-    async with bed(log) as one:
-        log.write(Setting(user="alice", key=P, value=5.0), Setting(user="alice", key=P))
-        await eventually(lambda: one.store.offset == 3)
-        log.write(Setting(user="bob", key=C, value=5.5))
-        await eventually(lambda: one.store.offset == 4)
-    assert "old" not in caplog.text
-    assert f"{NAME}@3 sets the quotas of user bob: consumer_byte_rate=5.5" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from kafka_quota_proxy.config.quota_record import (
     decode,
     encode,
 )
-from kafka_quota_proxy.config.terms import Terms, read_terms, written_terms
+from kafka_quota_proxy.config.terms import Terms, written_terms
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.topic.record_table import TopicRecord
 from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicState, settings_of
@@ -80,40 +80,6 @@ class Reader:
         return found
 
 
-# -- the records of a change --
-
-
-def test_a_change_is_one_record_for_each_key_that_differs() -> None:
-    ip = Entity(ip=DEFAULT)
-    changes = [
-        Change(ALICE, rule(producer_byte_rate=5.0, request_percentage=1.0)),
-        Change(Entity("bob", DEFAULT), None),
-        Change(ip, rule(connection_creation_rate=3.0)),
-    ]
-    before = {ALICE: rule(producer_byte_rate=5.0, consumer_byte_rate=6.0), Entity("bob", DEFAULT): rule(**{P: 1.0})}
-
-    assert settings_of(changes, before) == (
-        setting(C, None),
-        setting("request_percentage", 1.0),
-        Setting(user="bob", client_id=DEFAULT, key=P),
-        Setting(ip=DEFAULT, key=RATE, value=3.0),
-    )
-
-
-def test_changes_of_other_proxies_meanwhile_are_not_undone() -> None:
-    first, second = Reader().starts(setting(P, 1.0)), Reader().starts(setting(P, 1.0))
-    first.settles()
-    second.settles()
-    by_first = settings_of([Change(ALICE, rule(**{P: 2.0}))], {ALICE: rule(**{P: 1.0})})
-    by_second = settings_of([Change(ALICE, rule(**{P: 1.0, C: 3.0}))], {ALICE: rule(**{P: 1.0})})
-
-    for reader in (first, second):
-        reader.takes(*by_second, *by_first, first=1)
-        reader.settles()
-
-    assert first.told == second.told == {ALICE: rule(**{P: 2.0, C: 3.0})}
-
-
 # -- the rules in force --
 
 
@@ -155,20 +121,6 @@ def test_copy_holds_until_the_topic_is_read() -> None:
     assert reader.settles() == [Change(ALICE, rule(**{P: 9.0, C: 2.0})), Change(Entity("bob"), None)]
 
 
-def test_topic_read_again_changes_nothing_before_its_end() -> None:
-    reader = Reader().starts(setting(P, 1.0), setting(C, 2.0))
-    reader.settles()
-
-    reader.state.begin()
-    reader.takes(setting(P, 7.0), first=5)
-    assert reader.settles() == []
-    assert reader.state.next_offset == 2
-    reader.state.end_reached(next_offset=6)
-
-    assert reader.settles() == [Change(ALICE, rule(**{P: 7.0}))]
-    assert reader.said() == []
-
-
 def test_recreated_topic_is_warned_of() -> None:
     reader = Reader().starts(setting(P, 1.0), setting(P, 2.0))
     reader.settles()
@@ -193,26 +145,6 @@ def test_garbage_is_counted_and_warned_of_once_a_key() -> None:
         "offset 1 was not understood",
         "offset 3 was not understood",
     ]
-
-
-def test_understood_records_are_known_by_offset() -> None:
-    reader = Reader().starts(setting(P, 1.0))
-    # A proxy writes two records, of which the second is not understood. Another proxy deletes a third record at once.
-    reader.takes(setting(P, 2.0), garbage(), setting(C, 3.0), setting(C, None), first=1)
-    assert not reader.state.has(2, offset=1)
-    assert reader.state.has(1, offset=1)
-    assert reader.state.has(1, offset=3)
-
-    # This is still known after compaction has removed a record and the topic is read again.
-    reader.state.begin()
-    reader.takes(garbage(), setting(C, None), first=2)
-    reader.state.end_reached(next_offset=9)
-    assert not reader.state.has(2, offset=1)
-    assert reader.state.has(4, offset=3)
-
-    # The topic was deleted and created again under its name.
-    reader.starts(setting(P, 1.0), setting(P, 2.0), setting(P, 3.0))
-    assert reader.state.has(3, offset=0)
 
 
 def test_records_above_the_number_of_entities_count_as_not_understood() -> None:
@@ -419,16 +351,6 @@ def test_terms_hold_if_two_proxies_begin_a_rule_at_once() -> None:
         assert reader.told == {ALICE: StoredRule(limits={C: 9.0, P: 1.0}, terms=observed)}
 
 
-def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
-    """The copy on disk stores numbers as floats, and the terms must still compare equal."""
-    given: dict[str, object] = {"days": ["mon"], "time_zone": "UTC", "otherwise": {P: 9223372036854775807}}
-    reader = Reader().starts(setting(P, 5.0), Setting(user="alice", key=TERMS, value={"schedule": given}))
-    reader.settles()
-    terms = reader.told[ALICE].terms
-    assert terms.schedule is not None
-    assert read_terms(written_terms(terms)) == terms
-
-
 def test_limits_without_their_terms_do_not_apply_and_cannot_be_changed() -> None:
     """Terms of a later version may exempt a client, which must then not be limited."""
     unknown = Setting(user="alice", key=TERMS, value={"schedule": {"hours": "08:00-18:00", "time_zone": "Mars/Base"}})
@@ -446,17 +368,6 @@ def test_limits_without_their_terms_do_not_apply_and_cannot_be_changed() -> None
         reader.settles()
         assert reader.told == {ALICE: StoredRule(limits={P: 5.0, C: 6.0}, terms=TERMS_OF_ALICE)}
         assert reader.state.places == {}
-
-
-def test_unknown_terms_stay_known_when_the_topic_is_read_again() -> None:
-    unknown = garbage(b'{"user":"alice","key":"terms"}')
-    reader = Reader().starts(setting(P, 5.0))
-    reader.settles()
-    reader.starts(setting(P, 5.0), unknown)
-    assert reader.settles() == [Change(ALICE, None)]
-
-    reader.starts(setting(P, 5.0), unknown, Setting(user="alice", key=TERMS))
-    assert reader.settles() == [Change(ALICE, rule(**{P: 5.0}))]
 
 
 @pytest.mark.parametrize("value", ["\ud800", 10**400, ["a", ["b"]], {"\ud800": {}}, None])

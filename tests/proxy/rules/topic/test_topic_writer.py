@@ -114,15 +114,6 @@ async def test_batch_that_is_sent_again_is_appended_once(answer: int | str, clus
     assert cluster.clients == cluster.closed == 3
 
 
-async def test_forgotten_producer_gets_a_new_id(cluster: Cluster) -> None:
-    writer = Writer(SETTINGS, "me")
-    await writer.append(ONE)
-    cluster.answers.append(OUT_OF_ORDER)
-
-    assert await writer.append(ONE) == 2
-    assert [producer for producer, _, _ in cluster.batches] == [1, 2]
-
-
 async def test_batch_that_may_be_appended_is_not_sent_with_a_new_producer_id(cluster: Cluster) -> None:
     writer = Writer(SETTINGS, "me")
     cluster.answers += ["lost after", OUT_OF_ORDER]
@@ -179,17 +170,6 @@ async def test_unreachable_cluster_is_an_error(cluster: Cluster, monkeypatch: py
     assert cluster.closed == cluster.clients
 
 
-async def test_any_error_of_the_library_is_reported(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    def connection(*_: object) -> dict[str, object]:
-        raise ValueError("Server sent a wrong signature")
-
-    monkeypatch.setattr(writer_module, "connection", connection)
-    monkeypatch.setattr(writer_module, "_ATTEMPTS_MS", 100)
-    with pytest.raises(NotWrittenError, match="Server sent a wrong signature") as caught:
-        await Writer(SETTINGS, "me").configuration()
-    assert not caught.value.may_be_there
-
-
 @pytest.mark.parametrize(
     ("answer", "is_final", "message"),
     [
@@ -207,13 +187,6 @@ async def test_batch_that_is_too_large_is_not_tried_again(
 
     assert (caught.value.may_be_there, caught.value.is_final) == (False, is_final)
     assert cluster.batches == []
-
-
-async def test_a_topic_of_several_partitions_is_not_written(cluster: Cluster) -> None:
-    cluster.partitions = 2
-
-    with pytest.raises(NotWrittenError, match="exactly one partition, but has 2"):
-        await Writer(SETTINGS, "me").append(ONE)
 
 
 async def test_topic_that_gains_partitions_is_no_longer_written(cluster: Cluster) -> None:
