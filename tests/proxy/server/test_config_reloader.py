@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -115,17 +114,6 @@ async def test_a_file_that_reappears_is_reloaded(watched: Watched) -> None:
         assert watched.reloader.last_reload_successful
 
 
-async def test_a_request_reads_a_file_that_looks_unchanged(watched: Watched) -> None:
-    before = watched.path.stat()
-    watched.path.write_text(ONE.replace("1MB", "2MB"))
-    os.utime(watched.path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-    async with watching(watched):
-        watched.reloader.request()
-
-        assert await watched.next_rate() == 2_000_000
-
-
 async def test_change_and_signal_soon_after_it_cause_one_reload(
     watched: Watched, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -168,19 +156,6 @@ async def test_invalid_file_changes_nothing_and_is_logged(watched: Watched, capl
     assert last.message == said[2]
 
 
-async def test_a_repaired_file_is_taken(watched: Watched) -> None:
-    watched.path.write_text(BROKEN)
-    await watched.reloader.reload()
-    watched.path.write_text(TWO)
-
-    is_valid = await watched.reloader.reload()
-
-    assert is_valid
-    assert watched.reloader.last_reload_successful
-    assert watched.reloader.hash == load(watched.path).hash
-    assert await watched.next_rate() == 2_000_000
-
-
 async def test_unchanged_content_is_a_successful_reload_without_effect(watched: Watched) -> None:
     watched.path.write_text(BROKEN)
     await watched.reloader.reload()
@@ -209,35 +184,6 @@ async def test_what_came_of_the_last_read_is_kept(watched: Watched, caplog: pyte
     assert second.message in caplog.messages
     # The running program still listens at the old address.
     assert watched.reloader.last_read.needs_restart == ("listeners.clients.bind",)
-
-
-async def test_keys_that_need_a_restart_are_named(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    watched.path.write_text(TWO.replace("127.0.0.1:9092", "127.0.0.1:9999"))
-
-    await watched.reloader.reload()
-
-    assert "1 quotas (0 added, 0 removed, 1 changed); also changed: listeners" in caplog.text
-    assert "listeners.clients.bind has changed, which takes effect only at the next start" in caplog.text
-    reloaded, needs_restart = (vars(record) for record in caplog.records)
-    assert (reloaded["event"], reloaded["file"]) == ("config_reloaded", str(watched.path))
-    assert (needs_restart["event"], needs_restart["key"]) == ("config_needs_restart", "listeners.clients.bind")
-
-
-async def test_another_topic_of_quotas_needs_a_restart(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
-    watched.path.write_text(f"{TWO}quotas_from: kafka://k1:9092/store\n")
-
-    await watched.reloader.reload()
-
-    assert "quotas_from has changed, which takes effect only at the next start" in caplog.text
-
-
-async def test_another_store_needs_a_restart(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
-    watched.path.write_text(f"{TWO}principals: {{admins: [a]}}\nstore: {{directory: d}}\n")
-
-    await watched.reloader.reload()
-
-    assert "store has changed, which takes effect only at the next start" in caplog.text
 
 
 async def test_keys_that_need_a_restart_are_compared_with_the_start(

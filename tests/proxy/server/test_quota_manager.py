@@ -8,9 +8,8 @@ from threading import Event
 
 import pytest
 
-from kafka_quota_proxy.config.model import Address, Cluster, IpRule, Listener, ProxyConfig, QuotaRule, Store
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule, Store
 from kafka_quota_proxy.config.principals import Principals
-from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,
     AlterRequest,
@@ -22,7 +21,6 @@ from kafka_quota_proxy.protocol.client_quotas import (
     read_describe_response,
 )
 from kafka_quota_proxy.proxy.rules.model import Change
-from kafka_quota_proxy.proxy.rules.outcome import Origin
 from kafka_quota_proxy.proxy.rules.sqlite.rule_database import RuleDatabase
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response
@@ -33,7 +31,6 @@ from tests.support.stub_broker import (
     client_of,
     correlation_id,
     eventually,
-    free_port,
     listener_to,
     on_uvloop,
     running,
@@ -143,47 +140,3 @@ async def test_a_change_that_is_on_its_way_when_the_proxy_stops_is_answered(
             may_go_on.set()
             assert await asyncio.wait_for(asked, 20) == 0
         await end
-
-
-@on_uvloop
-async def test_rules_of_addresses_are_in_force_too(tmp_path: Path) -> None:
-    async with (
-        stub_broker(answers) as broker,
-        running(config_to(broker, tmp_path)) as server,
-        client_of(server) as client,
-    ):
-        assert await put(client, (("ip", "192.0.2.7"),), "connection_creation_rate", 5.0) == 0
-        rule = IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source=str(tmp_path))
-        assert server.quota_manager.rules.ip_quotas == (rule,)
-        ((_, quotas),) = server.brokers.quotas_by_name
-        assert quotas.arrivals.limits.rules() == [("192.0.2.7", 5.0)]
-
-
-@on_uvloop
-async def test_at_brokers_of_a_cluster_they_hold_as_well_and_at_those_that_join(tmp_path: Path) -> None:
-    host = Address(host="127.0.0.1", port=free_port())
-    cluster = Cluster(bootstrap_servers=(host,), advertised_host="h", first_port=1, last_port=2)
-    listener = Listener(name="l", bind=Address(host="127.0.0.1", port=0), cluster=cluster)
-    config = ProxyConfig(listeners=(listener,), store=Store(directory=str(tmp_path)))
-    server = Server(config)
-    (known_cluster,) = server.brokers.clusters.values()
-    known = known_cluster.upstream(0, host)
-    ticket = None
-
-    class Owner:
-        def take_turn(self) -> None:
-            pass
-
-    await server.quota_manager.read()
-    desk_runs = asyncio.ensure_future(server.quota_manager.run())
-    request = AlterRequest(1, 7, (Alteration(ETL, (Op(P, 1_000.0),)),), False)
-    ticket = server.quota_manager.submit(write_alter_request(request, client_id=None), Origin("admin"), Owner())
-    assert ticket is not None
-    await eventually(lambda: ticket.answer)
-
-    for upstream in (known, known_cluster.upstream(1, host)):
-        bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="etl", now_ms=1_000_000)
-        assert bucket.limit == 1_000.0
-    desk_runs.cancel()
-    await asyncio.wait([desk_runs])
-    await server.quota_manager.stop()

@@ -5,9 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_quota_proxy.config.model import Address, AdminClient, Cluster, Listener, ProxyConfig, QuotaRule, QuotasFrom
-from kafka_quota_proxy.config.principals import Principals
-from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.config.model import Address, AdminClient, ProxyConfig, QuotaRule, QuotasFrom
 from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.rules import administration
@@ -31,7 +29,6 @@ from tests.support.stub_broker import (
     client_of,
     correlation_id,
     eventually,
-    free_port,
     listener_to,
     on_uvloop,
     stub_broker,
@@ -142,19 +139,6 @@ async def test_a_topic_that_would_be_read_through_this_proxy_is_not_waited_for(
 
 
 @on_uvloop
-async def test_a_stop_does_not_wait_for_the_topic(events: list[ReaderEvent], caplog: pytest.LogCaptureFixture) -> None:
-    async with stub_broker(answers) as broker:
-        server = Server(config_to(broker))
-        end = asyncio.ensure_future(server.run())
-        await asyncio.sleep(0.02)
-        server.stop()
-        async with asyncio.timeout(5):
-            await end
-
-    assert "not read to its end" not in caplog.text
-
-
-@on_uvloop
 async def test_after_a_reload_the_file_overrules_the_topic(events: list[ReaderEvent]) -> None:
     events += [ReadingBegan(), LIMIT, EndReached()]
     of_file = QuotaRule(client_id="etl", producer_byte_rate=5.0, source="f.yaml:1")
@@ -174,42 +158,4 @@ async def test_after_a_reload_the_file_overrules_the_topic(events: list[ReaderEv
             assert server.config.quotas == quotas
             assert set(upstream.quotas.produce.table.rules()) == set(wanted)
             assert server.config.quotas_from == SETTINGS
-        await stopped(server, end)
-
-
-@on_uvloop
-async def test_with_quotas_from_a_topic_a_reload_grants_no_administration(events: list[ReaderEvent]) -> None:
-    events += [ReadingBegan(), LIMIT, EndReached()]
-    async with stub_broker(answers) as broker:
-        config = config_to(broker)
-        server = Server(config)
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
-
-        # An administrator would see only the rules of the configuration file.
-        principals = Principals(admins=frozenset({"ANONYMOUS"}))
-        server.apply(replace(config, principals=principals, quotas_from=None))
-
-        assert [listener.policy.administration for listener in server.listeners] == [None]
-        await stopped(server, end)
-
-
-@on_uvloop
-async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join(events: list[ReaderEvent]) -> None:
-    events += [ReadingBegan(), LIMIT, EndReached()]
-    async with stub_broker() as broker:
-        cluster = Cluster(bootstrap_servers=(broker.address,), advertised_host="h", first_port=1, last_port=1)
-        listener = Listener(name="all", bind=Address(host="127.0.0.1", port=free_port()), cluster=cluster)
-        server = Server(ProxyConfig(listeners=(listener,), quotas_from=SETTINGS))
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
-        (known_cluster,) = server.brokers.clusters.values()
-
-        joined = known_cluster.upstream(3, Address(host="127.0.0.1", port=1))
-        for upstream in (known_cluster.bootstrap(0), joined):
-            bucket = upstream.quotas.bucket(QuotaKind.PRODUCE, principal="a", client_id="etl", now_ms=0)
-            assert bucket.limit == 1_000.0
-        await topic_of(server)._on_event(NO_LIMIT)
-        assert not joined.quotas.limits(QuotaKind.PRODUCE)
-        assert not known_cluster.bootstrap(0).quotas.limits(QuotaKind.PRODUCE)
         await stopped(server, end)

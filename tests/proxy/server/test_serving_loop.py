@@ -77,16 +77,6 @@ async def test_behind_a_silent_address_the_next_one_is_tried_and_remembered(monk
 
 
 @on_uvloop
-async def test_behind_an_address_that_refuses_the_next_one_is_tried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolve_to(monkeypatch, FIRST, SECOND)
-    with listening(SECOND) as broker:
-        host, time_s = await dialled(broker.getsockname()[1])
-
-    assert host == SECOND
-    assert time_s < NEXT_AFTER_S / 2
-
-
-@on_uvloop
 async def test_a_slow_address_still_wins_if_the_others_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_to(monkeypatch, FIRST, SECOND)
     connect = asyncio.get_running_loop().sock_connect

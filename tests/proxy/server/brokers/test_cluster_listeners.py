@@ -273,20 +273,6 @@ async def test_a_broker_that_moves_keeps_its_usage(monkeypatch: pytest.MonkeyPat
 
 
 @on_uvloop
-async def test_a_node_id_outside_broker_ports_is_logged_and_hidden_from_clients(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with cluster_of(0, PORTS) as cluster:
-        listener = front_of(cluster)
-        async with running(ProxyConfig(listeners=(listener,))) as server:
-            await known(server, listener, 0)
-            async with client_of(server) as client:
-                assert set(brokers_in(await client.ask(metadata_request()))) == {0}
-    (error,) = [record.message for record in caplog.records if record.levelno == logging.ERROR]
-    assert f"broker {PORTS} is outside broker_ports" in error
-
-
-@on_uvloop
 async def test_port_in_use_is_logged_once_and_bound_when_it_is_free(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -444,75 +430,6 @@ async def test_a_cluster_without_a_broker_for_its_clients_is_not_ready() -> None
 
 
 @on_uvloop
-async def test_a_cluster_whose_advertised_names_do_not_resolve_is_not_ready(caplog: pytest.LogCaptureFixture) -> None:
-    async with cluster_of(0) as cluster:
-        listener = front_of(cluster)
-        (broker,) = cluster.alive.values()
-        nowhere = StubBroker()
-        nowhere.address = Address(host="broker.invalid", port=9092)
-        cluster.alive = {0: nowhere}
-        try:
-            async with running(ProxyConfig(listeners=(listener,))) as server:
-                await known(server, listener, 0)
-                await eventually(lambda: "the name broker.invalid does not resolve here" in caplog.text)
-                assert not server.brokers.is_reachable()
-                assert [one and one.reason for one in server.brokers.faults().values()] == ["unknown_host"]
-        finally:
-            await broker.stop()
-
-
-@on_uvloop
-async def test_clients_of_one_unknown_broker_are_led_to_each_bootstrap_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    asks(monkeypatch, every_s=0.01)
-    async with cluster_of(0, 1) as cluster:
-        cluster.answers_strangers = False
-        listener = front_of(cluster)
-        async with running(ProxyConfig(listeners=(listener,))) as server:
-            await known(server, listener, *range(PORTS))
-            for _ in range(2):
-                async with client_at(port_of(listener, 5)) as client:
-                    await client.ask(other_request(api_key=OTHER_API))
-
-            assert reached(cluster, 0)
-            assert reached(cluster, 1)
-
-
-@on_uvloop
-async def test_a_cluster_that_is_away_at_first_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    asks(monkeypatch, every_s=0.01)
-    async with cluster_of(0) as cluster:
-        await cluster.alive[0].stop()
-        listener = front_of(cluster)
-        async with running(ProxyConfig(listeners=(listener,))) as server:
-            await known(server, listener, 0, 9)
-            assert not server.brokers.is_reachable()
-            await cluster.alive[0].start()
-
-            await eventually(lambda: not is_open(port_of(listener, 9)))
-            await eventually(server.brokers.is_reachable)
-            assert is_open(port_of(listener, 0))
-
-
-@on_uvloop
-async def test_listeners_of_one_cluster_share_its_buckets_and_clusters_do_not() -> None:
-    limited = QuotaRule(client_id="etl", producer_byte_rate=1_000.0)
-    async with cluster_of(0) as one, cluster_of(0) as other:
-        first, second = front_of(one), front_of(one, name="second")
-        third = front_of(other, name="third")
-        async with running(ProxyConfig(listeners=(first, second, third), quotas=(limited,))) as server:
-            for listener in (first, second, third):
-                await known(server, listener, 0)
-                async with client_at(port_of(listener, 0)) as client:
-                    await client.ask(produce_request(size_bytes=300))
-
-            used = [
-                [bucket.amount for bucket in known_cluster.brokers[0].quotas.produce if bucket.requests]
-                for known_cluster in server.brokers.clusters.values()
-            ]
-            assert sorted(used) == [[300], [600]]
-
-
-@on_uvloop
 async def test_a_reload_holds_at_brokers_that_join_later(monkeypatch: pytest.MonkeyPatch) -> None:
     asks(monkeypatch, every_s=0.01)
     limited = QuotaRule(client_id="etl", producer_byte_rate=1_000.0)
@@ -546,15 +463,6 @@ async def test_ipv6_on_both_sides() -> None:
             async with client_at(port_of(listener, 0), "::1") as client:
                 assert set(brokers_in(await client.ask(metadata_request()))) == {0}
                 assert await client.ask(other_request(2, api_key=OTHER_API)) == other_response(2)
-
-
-@on_uvloop
-async def test_stop_closes_every_port() -> None:
-    async with cluster_of(0, 1) as cluster:
-        listener = front_of(cluster)
-        async with running(ProxyConfig(listeners=(listener,))) as server:
-            await known(server, listener, 0, 1)
-        assert not any(is_open(port_of(listener, node_id)) for node_id in (0, 1))
 
 
 @on_uvloop

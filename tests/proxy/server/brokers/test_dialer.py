@@ -83,18 +83,6 @@ async def test_client_that_comes_at_the_end_of_a_drain_is_closed_at_once() -> No
 
 
 @on_uvloop
-async def test_many_refused_clients_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    unused = Address(host="127.0.0.1", port=free_port())
-    async with running(ProxyConfig(listeners=(listener_to(unused),))) as server:
-        for _ in range(5):
-            async with client_of(server) as client:
-                await client.ask(other_request())
-
-        assert _disconnects(server) == {"upstream_refused": 5}
-        assert len(caplog.records) == 1
-
-
-@on_uvloop
 async def test_a_fault_is_one_line_in_the_log_until_it_ends_and_a_dial_does_not_hide_what_a_probe_knows(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -159,16 +147,6 @@ async def test_a_prober_tries_new_brokers_at_once_and_takes_its_connections_alon
             await eventually(lambda: not connections)
             prober.add(new)  # which begins no attempt
             assert asyncio.all_tasks() <= before
-
-
-@on_uvloop
-async def test_invalid_upstream_name_is_unreachable() -> None:
-    async with running(ProxyConfig(listeners=(listener_to(Address(host="kafka..local", port=9092)),))) as server:
-        for number in (1, 2):
-            async with client_of(server) as client:
-                assert await client.ask(other_request()) == b""
-
-            assert _disconnects(server) == {"upstream_refused": number}
 
 
 async def _never(*_: object, **__: object) -> None:
@@ -399,21 +377,6 @@ def _tls_config(broker: StubBroker, tls: UpstreamTls) -> ProxyConfig:
     return ProxyConfig(listeners=(replace(listener_to(broker.address), upstream_tls=tls),))
 
 
-@pytest.mark.usefixtures("authority")
-@pytest.mark.parametrize("asks", [False, True])
-@on_uvloop
-async def test_a_broker_is_dialled_with_tls(tmp_path: Path, asks: bool) -> None:
-    own = (str(tmp_path / "proxy.pem"), str(tmp_path / "proxy.key")) if asks else (None, None)
-    tls = UpstreamTls(ca=str(tmp_path / "ca.pem"), certificate=own[0], key=own[1])
-    async with (
-        stub_broker(answers, tls=_brokers_tls(tmp_path, asks=asks)) as broker,
-        running(_tls_config(broker, tls)) as server,
-        client_of(server) as client,
-    ):
-        assert await client.ask(other_request(5)) == other_response(5)
-        await eventually(lambda: upstream_of(server, broker.address).is_reachable)
-
-
 @on_uvloop
 async def test_a_brokers_certificate_is_checked(
     tmp_path: Path, authority: Authority, caplog: pytest.LogCaptureFixture
@@ -467,38 +430,6 @@ async def test_a_name_with_a_final_dot_is_resolved_as_written_and_checked_withou
     assert set(names) == {"kafka.example."}
 
 
-@on_uvloop
-async def test_a_silent_tls_broker_times_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(dialer_module, "_DIAL_TIMEOUT_S", 0.3)
-    with deaf_broker() as deaf:
-        config = ProxyConfig(listeners=(replace(listener_to(deaf), upstream_tls=UpstreamTls()),))
-        async with running(config) as server:
-            for number in (1, 2):
-                async with client_of(server) as client:
-                    assert await client.ask(other_request()) == b""
-
-                assert _disconnects(server) == {"upstream_timeout": number}
-
-
-@pytest.mark.usefixtures("authority")
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-@on_uvloop
-async def test_a_broker_that_asks_for_a_certificate_in_vain(
-    tmp_path: Path, version: ssl.TLSVersion, caplog: pytest.LogCaptureFixture
-) -> None:
-    context = _brokers_tls(tmp_path, asks=True)
-    context.maximum_version = version
-    tls = UpstreamTls(ca=str(tmp_path / "ca.pem"))
-    async with stub_broker(answers, tls=context) as broker:
-        async with running(_tls_config(broker, tls)) as server, client_of(server) as client:
-            assert await client.ask(other_request()) == b""
-
-        assert sum(_disconnects(server).values()) == 1
-        assert "Traceback" not in caplog.text
-
-
 @pytest.mark.parametrize(
     ("answer", "cause", "message"),
     [
@@ -527,21 +458,6 @@ async def test_a_broker_that_speaks_no_tls(
 
         assert _disconnects(server) == {cause: 1}
         assert message in caplog.text
-
-
-@pytest.mark.usefixtures("authority")
-@on_uvloop
-async def test_a_probe_shakes_hands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Authority("nobody's").issue("broker", hosts=["127.0.0.1"]).save(tmp_path, "other")
-    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 0.01)
-    tls = UpstreamTls(ca=str(tmp_path / "ca.pem"))
-    async with stub_broker(answers, tls=_brokers_tls(tmp_path)) as broker, running(_tls_config(broker, tls)) as server:
-        upstream = upstream_of(server, broker.address)
-        await eventually(lambda: upstream.is_reachable)
-        await broker.stop()
-        broker.tls = _brokers_tls(tmp_path, name="other")
-        await broker.start()
-        await eventually(lambda: not upstream.is_reachable)
 
 
 @pytest.mark.usefixtures("authority")

@@ -1,7 +1,6 @@
 """Tests that a broker behind several listeners and addresses has each quota once, over real sockets."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -33,7 +32,6 @@ from tests.support.stub_broker import (
     listener_to,
     on_uvloop,
     running,
-    stub_broker,
     upstream_of,
 )
 
@@ -113,18 +111,6 @@ def amounts(server: Server) -> list[int]:
 
 
 @on_uvloop
-async def test_two_spellings_of_one_address_have_one_quota() -> None:
-    async with stub_broker(Node(cluster_id=None, answers_strangers=False).script) as broker:
-        other = Address(host="localhost", port=broker.address.port)
-        async with running(config_of(named(broker.address, "one"), named(other, "other"))) as server:
-            await eventually(lambda: len(brokers_of(server)) == 1)
-            async with client_of(server) as first, client_of(server, port=1) as second:
-                assert await produced(first, 6_000) == 0
-                assert await produced(second, 6_000) > 1_000
-            assert amounts(server) == [12_000]
-
-
-@on_uvloop
 async def test_a_broker_that_advertises_itself_is_named_once_until_it_advertises_the_proxy(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -182,30 +168,6 @@ async def test_a_broker_that_only_another_one_names_is_bypassed_too() -> None:
 
 
 @on_uvloop
-async def test_two_ports_of_one_broker_have_one_quota(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    async with ports(Node(), Node()) as (one, other):
-        async with running(config_of(named(one.address, "one"), named(other.address, "other"))) as server:
-            await eventually(lambda: len(brokers_of(server)) == 1)
-            async with client_of(server) as first, client_of(server, port=1) as second:
-                assert await produced(first, 6_000) == 0
-                assert await produced(second, 6_000) > 1_000
-        assert f"{one.address} and {other.address} are one broker, node 1 of cluster one" in caplog.text
-
-
-@on_uvloop
-async def test_equal_node_ids_of_two_clusters_keep_their_quotas() -> None:
-    async with (
-        ports(Node(), Node(cluster_id="another")) as (one, other),
-        running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
-    ):
-        await eventually(lambda: all(upstream.broker.identity for upstream in server.brokers.upstreams))
-        assert len(brokers_of(server)) == 2
-        async with client_of(server) as first, client_of(server, port=1) as second:
-            assert [await produced(first, 6_000), await produced(second, 6_000)] == [0, 0]
-
-
-@on_uvloop
 async def test_a_client_waits_until_its_broker_has_said_who_it_is() -> None:
     nodes = Node(answers_strangers=False), Node()
     async with (
@@ -243,29 +205,6 @@ async def test_a_broker_that_requires_a_login_counts_by_its_address_also_after_i
         assert len(brokers_of(server)) == 2
         assert amounts(server) == [4_000, 4_000]
         assert [one.node_id for one in server.brokers.metered()] == [1, 1]
-
-
-@on_uvloop
-async def test_a_broker_that_starts_after_the_proxy_is_asked_before_its_first_client() -> None:
-    node = Node()
-    late = StubBroker(node.script)
-    node.brokers = {1: late.address}
-    async with (
-        ports(Node()) as (one,),
-        running(config_of(named(one.address, "one"), named(late.address, "late"))) as server,
-        client_of(server) as first,
-    ):
-        assert await produced(first, 6_000) == 0
-        async with client_of(server, port=1) as refused:
-            assert await refused.reader.read() == b""
-        assert server.listeners[1].counters.disconnects["upstream_refused"] == 1
-        await late.start()
-        try:
-            await eventually(lambda: len(brokers_of(server)) == 1)
-            async with client_of(server, port=1) as second:
-                assert await produced(second, 6_000) > 1_000
-        finally:
-            await late.stop()
 
 
 @on_uvloop
@@ -326,20 +265,6 @@ async def test_a_cluster_and_a_sidecar_in_front_of_its_broker_have_one_quota() -
                 assert await produced(first, 6_000) == 0
                 assert await produced(second, 6_000) > 1_000
             assert [name for name, _ in server.brokers.quotas_by_name] == [str(of_sidecar.address), "bootstrap"]
-
-
-@on_uvloop
-async def test_two_clusters_of_the_file_that_are_one_have_each_broker_once() -> None:
-    async with stub_broker() as first, stub_broker() as second:
-        brokers = {0: first.address, 1: second.address}
-        first.script = second.script = Node(brokers=brokers).script
-        both = in_front_of("both", first.address, second.address), in_front_of("one", first.address)
-        async with running(config_of(*both)) as server:
-            await eventually(lambda: all(len(one.brokers) == 2 for one in server.brokers.clusters.values()))
-            await eventually(lambda: len(brokers_of(server)) == 2)
-            one, other = server.brokers.clusters.values()
-            assert [one.brokers[node].broker is other.brokers[node].broker for node in (0, 1)] == [True, True]
-            assert one.brokers[0].broker is not one.brokers[1].broker
 
 
 @on_uvloop

@@ -4,7 +4,6 @@ The time is a number: the event loop's clock jumps to the next timer.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
@@ -113,48 +112,6 @@ class World:
 
 
 @on_numbers
-async def test_an_answer_in_time_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    one = world.add("one", partial(answers_after, 1.9))
-
-    assert await world.introduce(one) == (True, 1.9)
-    assert str(one.broker.identity) == "node 1 of cluster c"
-    assert one.is_settled
-    assert await world.introduce(one) == (True, 0.0)
-    assert not caplog.records
-
-
-@on_numbers
-async def test_a_late_answer_is_not_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    one, other = world.add("one", partial(answers_after, 2.1)), world.add("other", partial(answers_after, 0.0))
-
-    assert await world.introduce(one) == (True, 2.0)
-    assert await world.introduce(other) == (True, 0.0)
-    await asyncio.sleep(10)
-
-    assert one.broker.identity is None
-    assert one.broker is not other.broker
-    assert caplog.messages == [
-        "listener clients: the broker at one:9092 is unknown (it has not answered within 2 s, or requires a login), so "
-        "its address counts: if another listener leads to this broker under another address, its clients have each "
-        "quota twice for as long as the proxy runs"
-    ]
-    assert caplog.records[0].levelno == logging.WARNING
-
-
-@on_numbers
-async def test_a_broker_that_cannot_be_reached_settles_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    one = world.add("one", partial(answers_after, 0.1))
-    world.refuses.add("one")
-
-    assert await world.introduce(one) == (False, 0.0)
-    assert not one.is_settled
-    world.refuses.clear()
-    assert await world.introduce(one) == (True, 0.1)
-    assert str(one.broker.identity) == "node 1 of cluster c"
-    assert not caplog.records
-
-
-@on_numbers
 async def test_a_dial_that_hangs_ends_after_two_seconds(world: World, caplog: pytest.LogCaptureFixture) -> None:
     one = world.add("one")
 
@@ -180,15 +137,6 @@ async def test_a_broker_that_closes_or_sends_garbage_is_asked_three_times(
     assert [upstream.is_settled for upstream in (one, other)] == [True, True]
     assert one.broker is not other.broker
     assert len(caplog.records) == 2
-
-
-@on_numbers
-async def test_one_fault_of_the_network_is_asked_over(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    one = world.add("one", closes, sends_garbage, partial(answers_after, 0.1))
-
-    assert await world.introduce(one) == (True, 0.5)
-    assert str(one.broker.identity) == "node 1 of cluster c"
-    assert not caplog.records
 
 
 @on_numbers

@@ -36,18 +36,6 @@ def server(*listeners: Listener, **more: object) -> Server:
     return Server(ProxyConfig(listeners=listeners, **more))  # type: ignore[arg-type]
 
 
-def test_a_broker_has_the_node_id_of_its_listener() -> None:
-    (broker,) = metered(server(LISTENER))
-
-    assert (broker.node_id, broker.enforces) == (3, True)
-
-
-def test_a_broker_without_a_configured_node_id_has_none() -> None:
-    (broker,) = metered(server(replace(LISTENER, node_id=None)))
-
-    assert broker.node_id is None
-
-
 def test_a_broker_is_enforced_if_one_of_its_listeners_enforces() -> None:
     observing = replace(LISTENER, enforcement=Enforcement.OBSERVE)
     enforcing = replace(LISTENER, name="others", bind=OTHER)

@@ -128,20 +128,6 @@ def test_usage_of_a_bootstrap_server_counts_at_the_broker_that_joins_at_its_addr
     assert used(other) == 0
 
 
-def test_the_limit_of_a_leader_is_one_with_the_node_id_that_either_knows() -> None:
-    ways = Ways("a")
-    ways.all.append(ways.add("b", node_id=1))
-    first = ways.all[0].broker.leader
-    generation = ways.throttle.generation
-
-    ways.settle(ONE, ONE)
-
-    assert ways.throttle.leaders == [first]
-    assert ways.throttle.generation > generation
-    assert first is not None
-    assert first.node_id == 1
-
-
 def test_a_broker_that_turns_out_to_be_another_keeps_its_usage_and_the_log_says_so(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -190,16 +176,6 @@ def test_brokers_that_only_their_ids_make_one_are_a_warning_once_for_each_cluste
         ("INFO", ("c:9092 and d:9092 are one broker, node 2 of cluster c: they share its quotas", "")),
         ("WARNING", ("e:9092 and f:9092 are one broker, node 1 of cluster other: they share its quotas", ADVICE)),
     ]
-
-
-def test_two_names_of_one_address_are_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    ways = Ways("a", "b")
-    for upstream in ways.all:
-        upstream.led_to(at("10.0.0.1"))
-    ways.settle(ONE, ONE)
-
-    assert [one.levelname for one in caplog.records] == ["INFO"]
 
 
 def test_addresses_of_before_an_absence_are_forgotten() -> None:

@@ -23,7 +23,6 @@ from kafka_quota_proxy.config.model import (
     ProxyConfig,
     ProxyProtocol,
 )
-from kafka_quota_proxy.proxy.server.brokers import dialer as dialer_module
 from kafka_quota_proxy.proxy.server.clients import acceptor as acceptor_module
 from kafka_quota_proxy.proxy.server.clients import refused_sockets as refused_sockets_module
 from kafka_quota_proxy.proxy.server.clients.acceptor import bind
@@ -47,11 +46,6 @@ BINARY = (
     SIGNATURE + b"\x21\x11\x00\x0f" + bytes([203, 0, 113, 7, 198, 51, 100, 1]) + pack(">HH", 56_324, 9_092) + b"\4\0\0"
 )
 LOCAL = SIGNATURE + b"\x20\x00\x00\x00"
-
-
-@pytest.fixture(autouse=True)
-def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
 
 
 @asynccontextmanager
@@ -90,18 +84,6 @@ async def test_max_connections_closes_further_clients_and_serves_the_others() ->
 
 
 @on_uvloop
-async def test_a_closed_connection_makes_room_for_the_next_client() -> None:
-    async with proxy_with(max_connections=1, max_connections_per_ip=1) as server:
-        for _ in range(3):
-            async with client_of(server) as client:
-                assert await is_served(client)
-            await eventually(lambda: not server.listeners[0].open_count.total)
-
-        assert sum(disconnects(server).values()) == 3
-        assert server.listeners[0].open_count._by_host == {}
-
-
-@on_uvloop
 async def test_one_address_does_not_take_the_places_of_others() -> None:
     async with proxy_with(max_connections_per_ip=2) as server, AsyncExitStack() as stack:
         inside = [await stack.enter_async_context(client_of(server)) for _ in range(2)]
@@ -115,19 +97,6 @@ async def test_one_address_does_not_take_the_places_of_others() -> None:
         writer.transport.abort()
 
         assert disconnects(server)["max_connections_per_ip"] == 1
-
-
-@on_uvloop
-async def test_a_limit_of_a_reload_holds_from_the_next_connection() -> None:
-    async with proxy_with() as server, client_of(server) as first:
-        assert await is_served(first)
-        listener = replace(server.config.listeners[0], max_connections=1)
-
-        server.apply(replace(server.config, listeners=(listener,)))
-
-        async with client_of(server) as second:
-            assert await second.answer() == b""
-        assert await is_served(first)
 
 
 @on_uvloop
@@ -320,16 +289,6 @@ async def test_above_the_rate_of_a_listener_the_rest_waits_and_all_are_served(ca
 
 
 @on_uvloop
-async def test_the_listeners_of_a_broker_share_its_rate() -> None:
-    async with proxy_under(broker=4, listeners=2) as server:
-        first = [await served_after_s(server, port=turn % 2) or 0 for turn in range(4)]
-        after = [await served_after_s(server, port=turn % 2) or 0 for turn in range(2)]
-
-    assert all(0 < time_s < 0.15 for time_s in first)
-    assert all(time_s > 0.15 for time_s in after)
-
-
-@on_uvloop
 async def test_an_address_over_its_connection_rate_is_refused_late_and_others_are_served() -> None:
     async with proxy_under({"127.0.0.1": 5.0}, max_connection_creation_rate=50) as server:
         assert None not in [await served_after_s(server) for _ in range(5)]
@@ -348,22 +307,6 @@ async def test_an_address_over_its_connection_rate_is_refused_late_and_others_ar
         assert disconnects(server)["connection_creation_rate"] == 1
         assert (len(server.listeners[0].refused_sockets), server.listeners[0].open_count.total) == (0, 0)
         assert server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0").rate.total == 6
-
-
-@on_uvloop
-async def test_20_connections_a_second_against_a_limit_of_5() -> None:
-    """Source: Kafka's testIpConnectionRateWhenActualRateAboveLimit, here with real sockets."""
-    served: list[asyncio.Task[float | None]] = []
-    async with proxy_under({DEFAULT: 5.0}) as server:
-        for _ in range(60):
-            served.append(asyncio.ensure_future(served_after_s(server)))
-            await asyncio.sleep(0.05)
-        times_s = [time_s for time_s in await asyncio.gather(*served) if time_s is not None]
-
-    # The test takes three seconds. In addition, Kafka assumes a full window of one second before them.
-    assert len(times_s) / 3 == pytest.approx(5, abs=1.7)
-    assert max(times_s) < 0.15
-    assert disconnects(server)["connection_creation_rate"] == 60 - len(times_s)
 
 
 @on_uvloop
@@ -399,25 +342,6 @@ async def test_a_connection_refused_after_the_longest_pause_no_longer_counts() -
 
         quota = server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0")
         assert (quota.paused, quota.pause_time_ms, quota.refused, quota.rate.total) == (1, 1_000, 1, 0)
-
-
-@on_uvloop
-async def test_a_reload_changes_the_rates_for_the_next_connection() -> None:
-    async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=0) as server:
-        assert await served_after_s(server) is None
-        listener = replace(server.config.listeners[0], max_connection_creation_rate=None)
-
-        server.apply(replace(server.config, ip_quotas=(), listeners=(listener,)))
-
-        times_s = [await served_after_s(server) or 9 for _ in range(5)]
-        assert max(times_s) < 0.15
-
-
-@on_uvloop
-async def test_an_observed_connection_rate_delays_no_client() -> None:
-    async with proxy_under({DEFAULT: 0.0}, broker=0, enforcement=Enforcement.OBSERVE) as server:
-        assert [bool(await served_after_s(server)) for _ in range(3)] == [True] * 3
-        assert server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0").observed == 6
 
 
 @pytest.mark.parametrize("is_held", [True, False])

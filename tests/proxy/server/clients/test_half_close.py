@@ -5,11 +5,8 @@ from functools import partial
 
 import pytest
 
-from kafka_quota_proxy.config.model import Enforcement
-from kafka_quota_proxy.proxy.server.brokers import dialer as dialer_module
 from kafka_quota_proxy.proxy.server.clients import half_close as half_close_module
 from tests.proxy.server.clients.test_connection import (
-    LIMITED,
     MIB,
     answers,
     config_to,
@@ -37,11 +34,6 @@ from tests.support.stub_broker import (
 pytestmark = pytest.mark.usefixtures("relay")
 
 
-@pytest.fixture(autouse=True)
-def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
-
-
 @on_uvloop
 async def test_draining_closes_an_idle_client_at_once() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
@@ -55,17 +47,6 @@ async def test_draining_closes_an_idle_client_at_once() -> None:
         await eventually(lambda: broker.in_use[0].is_lost)
         await eventually(lambda: not server.listeners[0].open_count.total and not server.listeners[0].broker_count)
         assert not any(server.listeners[0].timer_wheel._due.values())  # nothing keeps the connection in memory
-
-
-@on_uvloop
-async def test_draining_a_silent_client_dials_no_broker() -> None:
-    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
-        await eventually(lambda: server.listeners[0].connections)
-
-        only_connection(server).drain("shutdown")
-
-        assert await ended(client)
-        assert broker.in_use == []
 
 
 @on_uvloop
@@ -97,17 +78,6 @@ async def test_draining_finishes_a_request_that_has_begun() -> None:
         assert await client.answer() == produce_response(1)
         assert await ended(client)
         assert broker.in_use[0].requests == [request]
-
-
-@on_uvloop
-async def test_draining_during_the_dial_answers_first() -> None:
-    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
-        client.writer.write(other_request(1))
-        await eventually(lambda: server.listeners[0].connections and only_connection(server).is_past_login)
-        only_connection(server).drain("shutdown")
-
-        assert await client.answer() == other_response(1)
-        assert await ended(client)
 
 
 @on_uvloop
@@ -181,39 +151,4 @@ async def test_a_drained_client_that_reads_slowly_gets_every_response(monkeypatc
 
         expected = [fetch_response(number, size_bytes=60_000) for number in range(count)]
         assert [await client.answer() for _ in range(count)] == expected
-        assert await ended(client)
-
-
-@on_uvloop
-async def test_draining_a_half_closed_client_answers_and_closes_once() -> None:
-    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
-        await client.send(other_request(1))
-        client.writer.write_eof()
-        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
-        connection = only_connection(server)
-        await eventually(lambda: connection.flow_to_broker is None)  # it knows that the client has closed its side
-        connection.drain("shutdown")
-        broker.in_use[0].transport.write(other_response(1))
-
-        assert await client.answer() == other_response(1)
-        assert await ended(client)
-        assert disconnects(server) == {"client_closed": 1}
-
-
-@pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
-@on_uvloop
-async def test_draining_releases_a_throttled_client_at_once(enforcement: Enforcement) -> None:
-    over = produce_request(1, size_bytes=60_000)  # the throttle time is half a minute
-    async with (
-        stub_broker(answers) as broker,
-        running(config_to(broker, LIMITED, enforcement=enforcement)) as server,
-        client_of(server) as client,
-    ):
-        await client.send(over, produce_request(2))
-        await eventually(lambda: server.listeners[0].connections and only_connection(server).session.state.is_blocked)
-        only_connection(server).release()
-        only_connection(server).drain("shutdown")
-
-        assert (await client.answer())[4:8] == produce_response(1)[4:8]
-        assert await client.answer() == produce_response(2)
         assert await ended(client)

@@ -8,12 +8,11 @@ import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.server.brokers import dialer as dialer_module
 from kafka_quota_proxy.proxy.server.clients import orphaned_connections as orphans_module
 from kafka_quota_proxy.proxy.server.clients.orphaned_connections import ANSWERED, CUT_SHORT, LOST
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.clients.test_connection import config_to
-from tests.support.frames import fetch_request, fetch_response, produce_request, produce_response
+from tests.support.frames import fetch_request, fetch_response
 from tests.support.stub_broker import (
     Client,
     StubBroker,
@@ -27,15 +26,7 @@ from tests.support.stub_broker import (
     upstream_of,
 )
 
-pytestmark = pytest.mark.usefixtures("relay")
-
 LIMITED = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, consumer_byte_rate=1_000.0)
-MIB = 1024 * 1024
-
-
-@pytest.fixture(autouse=True)
-def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
 
 
 def bucket_of(server: Server, broker: StubBroker) -> Bucket:
@@ -78,45 +69,12 @@ async def test_a_fetch_is_charged_its_answer_although_its_client_is_gone() -> No
 
 
 @on_uvloop
-async def test_responses_before_an_orphaned_fetch_are_skipped() -> None:
-    first, second = fetch_response(1, size_bytes=3 * MIB), fetch_response(3, size_bytes=9_000)
-    free = QuotaRule(client_id="free", consumer_byte_rate=1e9)
-    async with stub_broker() as broker, running(config_to(broker, free)) as server, client_of(server) as client:
-        await client.send(fetch_request(1, client_id="free"))
-        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
-        connection = broker.in_use[0]
-        connection.transport.write(first[:1_000])
-        await eventually(lambda: bucket_of(server, broker).amount)
-        await client.send(produce_request(2, client_id="free"), fetch_request(3, client_id="free"))
-        await eventually(lambda: len(connection.requests) == 3)
-        client.reset()
-        await eventually(lambda: not server.listeners[0].connections)
-
-        connection.transport.write(first[1_000:])
-        connection.transport.write(produce_response(2) + second[:20])
-
-        await eventually(lambda: connection.is_lost)
-        assert bucket_of(server, broker).amount == 3 * MIB + 9_000
-
-
-@on_uvloop
 async def test_a_fetch_without_a_quota_leaves_no_orphan() -> None:
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
         connection = await abandoned(server, broker, client, fetch_request())
 
         await eventually(lambda: connection.is_lost)
         assert counts(server) == {}
-
-
-@on_uvloop
-async def test_a_partly_forwarded_request_leaves_no_orphan() -> None:
-    async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
-        await client.send(fetch_request(version=17)[:-1])
-        await eventually(lambda: broker.in_use)
-        client.reset()
-
-        await eventually(lambda: broker.in_use[0].is_lost)
-        assert (bucket_of(server, broker).in_flight, counts(server)) == (0, {})
 
 
 @on_uvloop

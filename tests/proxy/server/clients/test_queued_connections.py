@@ -6,11 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_quota_proxy.config.fair_call_queue import CostProvider, FairCallQueue, IdentityProvider
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.model import Address, ProxyConfig
-from kafka_quota_proxy.config.principals import Fold
-from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.server.brokers import queue as broker_queue_module
 from kafka_quota_proxy.proxy.server.brokers.queue import BrokerQueue, ListenerPriorities
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import (
@@ -32,8 +29,6 @@ from tests.support.stub_broker import (
     stub_broker,
     upstream_of,
 )
-
-pytestmark = pytest.mark.usefixtures("relay")
 
 ONE_SLOT = FairCallQueue(max_in_flight=1)
 
@@ -110,31 +105,6 @@ async def test_a_client_that_dies_in_the_queue_is_skipped() -> None:
 
 
 @on_uvloop
-async def test_a_half_closed_client_is_served_in_turn() -> None:
-    async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
-        _, leaver, _ = await queue_up(server, broker, stack, 3)
-
-        leaver.writer.write_eof()
-        for number in range(3):
-            await until_served(broker, number + 1)
-            answer_next(broker, number)
-        assert await leaver.answer() == produce_response(1)
-        assert await leaver.answer() == b""
-
-
-@on_uvloop
-async def test_an_answered_client_that_does_not_read_frees_its_slot() -> None:
-    async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
-        sleeper, other = await queue_up(server, broker, stack, 2)
-        sleeper.writer.transport.pause_reading()  # type: ignore[attr-defined] # asyncio's own has it
-        answer_next(broker, 0)
-        await eventually(lambda: len(broker.in_use) == 2)
-        answer_next(broker, 1)
-        assert await other.answer() == produce_response(1)
-        assert broker_queue_of(server, broker.address).dispatcher.in_flight == 0
-
-
-@on_uvloop
 async def test_a_client_that_does_not_read_sends_no_more_requests_and_frees_its_slot() -> None:
     large = fetch_response(1, size_bytes=64 * 1024 * 1024)
     async with (
@@ -166,38 +136,6 @@ async def test_a_client_that_does_not_read_sends_no_more_requests_and_frees_its_
         broker.in_use[0].transport.write(other_response(2))
         assert await sleeper.answer() == other_response(2)
         assert broker_queue.dispatcher.in_flight == 0
-
-
-@on_uvloop
-async def test_a_client_that_stalls_within_a_request_frees_its_slot() -> None:
-    async with (
-        stub_broker() as broker,
-        running(config_to(broker)) as server,
-        client_of(server) as sleeper,
-        client_of(server) as other,
-    ):
-        request = produce_request(1, size_bytes=600_000)
-        await sleeper.send(request[:500_000])
-        await eventually(lambda: broker_queue_of(server, broker.address).dispatcher.in_flight == 1)
-        await other.send(produce_request(2))
-        await eventually(lambda: any(one.requests for one in broker.in_use))
-
-        await sleeper.send(request[500_000:])
-        await eventually(lambda: sum(len(one.requests) for one in broker.in_use) == 2)
-
-
-@on_uvloop
-async def test_a_waiting_poll_gives_its_slot_away() -> None:
-    async with (
-        stub_broker() as broker,
-        running(config_to(broker)) as server,
-        client_of(server) as consumer,
-        client_of(server) as producer,
-    ):
-        await consumer.send(fetch_request(1))
-        await eventually(lambda: broker.in_use)
-        await producer.send(produce_request(2))
-        await eventually(lambda: len(broker.in_use) == 2)  # the fetch has no response yet
 
 
 @on_uvloop
@@ -264,50 +202,6 @@ async def test_removing_the_queue_releases_waiting_clients() -> None:
         await until_served(broker, 2)  # the first request still has the slot
 
 
-@on_uvloop
-async def test_a_new_identity_provider_counts_from_the_next_request() -> None:
-    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
-        broker.script = lambda frame: produce_response(int.from_bytes(frame[8:12]))
-        calls = server.listeners[0].priorities
-        assert calls is not None
-        await client.ask(other_request(1, api_key=ApiKey.API_VERSIONS, version=0))
-        (connection,) = server.listeners[0].connections
-        connection.session.account.log_in("alice")
-        for provider in (IdentityProvider.USER, IdentityProvider.USER_CLIENT_ID, IdentityProvider.USER):
-            reload(server, replace(ONE_SLOT, identity_provider=provider))
-            await client.ask(produce_request(2))
-        reload(server, replace(ONE_SLOT, fold=(Fold(match="ali.*", to="all"),)))
-        await client.ask(produce_request(2))
-
-        costs = {one.identity: one.raw for one in calls.scheduler.top(10)}
-        assert (costs["alice"], costs["alice/etl"], costs["all"]) == (2, 1, 1)
-
-
-@on_uvloop
-async def test_user_costs_survive_a_reload() -> None:
-    async with stub_broker() as broker, running(config_to(broker)) as server:
-        calls = server.listeners[0].priorities
-        assert calls is not None
-        calls.scheduler.charge("alice", 7)
-
-        reload(server, replace(ONE_SLOT, period_ms=1_000, cost_provider=CostProvider.TRAFFIC))
-
-        assert calls.scheduler.standing("alice").raw == 7
-        assert calls.scheduler.next_sweep_ms - time.monotonic_ns() // 1_000_000 <= 1_000
-
-
-@on_uvloop
-async def test_the_measured_slot_limit_survives_an_unrelated_reload() -> None:
-    async with stub_broker() as broker, running(config_to(broker, FairCallQueue())) as server:
-        broker_queue = broker_queue_of(server, broker.address)
-        broker_queue._limit.limit = 17
-
-        reload(server, FairCallQueue(capacity=100))
-        assert broker_queue.dispatcher.limit == 17
-        reload(server, FairCallQueue(min_in_flight=6))
-        assert broker_queue.dispatcher.limit == 6
-
-
 def test_fifty_thousand_identities_are_bounded_and_swept_in_a_moment() -> None:
     calls = ListenerPriorities(FairCallQueue())
     begin_s = time.process_time()
@@ -318,28 +212,3 @@ def test_fifty_thousand_identities_are_bounded_and_swept_in_a_moment() -> None:
     calls.scheduler.sweep()
     assert time.process_time() - begin_s < 5
     assert len(calls.scheduler.top(10)) == 10
-
-
-def test_fifty_thousand_identities_without_a_bound_are_forgotten_when_they_are_silent() -> None:
-    calls = ListenerPriorities(FairCallQueue(max_identities=None))
-    for number in range(50_000):
-        calls.scheduler.charge(f"client-{number}@10.0.0.7", 1)
-    assert len(calls.scheduler) == 50_000
-    for _ in range(12):
-        calls.scheduler.sweep()
-    assert len(calls.scheduler) == 0
-
-
-@pytest.mark.parametrize("jump_ms", [-3_600_000, 0, 4_999, 3_600_000, 10**12])
-def test_a_clock_jump_skips_no_turn(jump_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    now_ms = 10**9
-    monkeypatch.setattr(broker_queue_module, "monotonic_ns", lambda: now_ms * 1_000_000)
-    calls = ListenerPriorities(FairCallQueue())
-    calls.scheduler.charge("alice", 1_000)
-    begin_s = time.process_time()
-
-    calls.scheduler.sweep_if_due(now_ms=now_ms + jump_ms)
-
-    assert time.process_time() - begin_s < 1
-    # However long the pause is, the cost decays as in three periods.
-    assert calls.scheduler.standing("alice").decayed == (1_000 if jump_ms < 5_000 else 125)

@@ -9,7 +9,6 @@ import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, KafkaSettings, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.config.units import parse_rate
 from kafka_quota_proxy.proxy.cli.logging_setup import JsonFormatter
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
@@ -112,22 +111,6 @@ CONTINUES = "throttle_continues"
 ENDED = "throttle_ended"
 
 
-@pytest.mark.parametrize(
-    ("written", "limit", "rate"),
-    [
-        ("0.5kB", "500 bytes (0.5 kB)", "6300 bytes (6.3 kB)"),
-        ("0.5KiB", "512 bytes (0.5 KiB)", "6300 bytes (6.152 KiB)"),
-    ],
-)
-def test_the_unit_is_the_one_in_which_the_limit_was_written(world: World, written: str, limit: str, rate: str) -> None:
-    manager = world.broker(QuotaRule(client_id=DEFAULT, producer_byte_rate=parse_rate(written)))
-    world.charge(63_000, manager=manager)
-    world.throttle(2_600, manager=manager)
-    world.sweep()
-
-    assert f"producer_byte_rate: {rate} per second in the last 11 s, limit {limit} per second" in world.message()
-
-
 def test_beginning_names_the_client_address_rate_limit_and_rule(world: World) -> None:
     world.charge(63_000)
     world.throttle(2_600)
@@ -176,14 +159,6 @@ def test_line_of_a_paced_quota_explains_the_wait_although_the_rate_is_below_the_
     ) in world.message()
     world.wait(HOUR_MS // 2)
     assert "; producer_byte_rate: 0 bytes per second in the last 11 s, limit 500 bytes per second; " in world.message()
-
-
-def test_line_of_an_observed_paced_quota_says_how_long_the_wait_would_be(world: World) -> None:
-    paced = world.broker(RULE, shaping=Shaping.PACED)
-    world.throttle(world.charge(1_800, manager=paced), manager=paced, is_observed=True)
-    world.sweep()
-
-    assert "used more than was left of its limit 500 bytes per second, and would wait 2.6 s; 180 " in world.message()
 
 
 @pytest.mark.parametrize(
@@ -239,30 +214,6 @@ def test_bursts_and_waits_of_a_sampled_quota_are_one_period(world: World) -> Non
     assert [event for _, event in world.events()] == [BEGAN, ENDED]
 
 
-def test_pause_shorter_than_long_windows_does_not_end_a_period(caplog: pytest.LogCaptureFixture) -> None:
-    world = World(caplog, kafka=KafkaSettings(quota_window_num=10, quota_window_size_seconds=10))
-    world.throttle(0)
-    world.wait(99_000)
-    assert [event for _, event in world.events()] == [BEGAN]
-
-    world.wait(1_000)
-
-    assert [event for _, event in world.events()] == [BEGAN, ENDED]
-
-
-def test_long_period_is_logged_again_every_five_minutes(world: World) -> None:
-    for _ in range(11):
-        world.throttle(10_000)
-        world.wait(MINUTE_MS // 2)
-        world.throttle(2_000)
-        world.wait(MINUTE_MS // 2)
-
-    assert world.events() == [("WARNING", BEGAN), ("INFO", CONTINUES), ("INFO", CONTINUES)]
-    assert world.message().startswith(
-        "still throttled: client-id='etl' from 10.0.0.5; waits for throttle_time; throttled for "
-    )
-
-
 def test_only_the_first_period_within_an_hour_begins_with_a_warning(world: World) -> None:
     world.throttle(1_000)
     world.wait(HOUR_MS // 2)
@@ -304,50 +255,6 @@ def test_client_at_several_brokers_has_one_period_with_the_longest_wait(world: W
     assert (world.fields()["throttled_requests"], world.fields()["throttle_time_ms"]) == (2, 5_000)
 
 
-def test_each_kind_of_quota_has_its_own_period_and_unit(world: World) -> None:
-    rule = QuotaRule(client_id="etl", request_percentage=1.0, source="proxy.yaml:9")
-    requests = world.broker(rule, kind=QuotaKind.REQUEST)
-    world.charge(1_000_000_000, manager=requests)
-    world.throttle()
-    world.throttle(manager=requests)
-    world.sweep()
-
-    assert [event for _, event in world.events()] == [BEGAN, BEGAN]
-    assert (world.fields()["kind"], world.fields()["rate"]) == ("request", 10.0)
-    assert (
-        "request_percentage: 10 % of a thread's time in the last 11 s, limit 1 % of a thread's time; "
-        in world.message()
-    )
-
-
-def test_mean_rate_is_in_the_unit_of_the_limit_and_left_out_of_a_short_period(world: World) -> None:
-    requests = world.broker(QuotaRule(client_id="etl", request_percentage=1.0), kind=QuotaKind.REQUEST)
-    world.throttle(10_999)
-    world.throttle(manager=requests)
-    world.wait(10_000)
-    world.charge(220_000_000, manager=requests)
-    world.throttle(1_000, manager=requests)
-    world.wait(32_000)
-
-    produced, requested = (vars(record) for record in world.caplog.records[-2:])
-    assert (produced["kind"], produced["duration_ms"], produced["mean_rate"]) == ("produce", 10_999, None)
-    assert (requested["kind"], requested["duration_ms"], requested["mean_rate"]) == ("request", 11_000, 2.0)
-
-
-def test_limit_that_is_only_observed_is_marked(world: World) -> None:
-    world.charge(6_300)
-    world.throttle(2_600, is_observed=True)
-    world.wait(30_000)
-
-    assert [line.partition(":")[0] for line in world.caplog.messages] == [
-        "over its quota, observed only",
-        "within its quota again, observed only",
-    ]
-    assert world.fields()["mean_rate"] is None
-    assert "; 1 requests in 0.0 s would have been throttled for 2.6 s; " in world.message()
-    assert world.fields()["enforced"] is False
-
-
 def test_hostile_names_stay_on_their_line(caplog: pytest.LogCaptureFixture) -> None:
     world = World(caplog)
     name = "a\nb\x1b[2J\u202e\ud800"
@@ -358,17 +265,6 @@ def test_hostile_names_stay_on_their_line(caplog: pytest.LogCaptureFixture) -> N
 
     assert world.message().isprintable()
     assert world.fields()["client_id"] == name
-
-
-def test_rule_that_was_removed_in_the_same_second_is_not_logged(world: World) -> None:
-    manager = world.broker(QuotaRule(user="ANONYMOUS", client_id="etl", producer_byte_rate=500.0, source="f:1"))
-    world.throttle(manager=manager)
-    manager.table.update([])
-    manager.rules_changed(None)
-    manager.bucket(user="ANONYMOUS", client_id="etl", now_ms=world.now_ms)
-    world.sweep()
-
-    assert world.events() == []
 
 
 def test_flood_of_names_fills_neither_the_log_nor_the_memory(world: World) -> None:
@@ -386,17 +282,6 @@ def test_flood_of_names_fills_neither_the_log_nor_the_memory(world: World) -> No
     (summary,) = (record for record in world.caplog.records if vars(record)["event"] == "throttles_not_logged")
     assert vars(summary)["clients"] == 1_440
     assert summary.getMessage().startswith("throttled: 1440 or more other clients at a time; not named, ")
-
-
-def test_ends_are_spread_over_minutes(world: World) -> None:
-    for minute in range(3):
-        for number in range(60):
-            world.throttle(200_000 - minute * MINUTE_MS, client_id=f"{minute} {number}")
-        world.wait(MINUTE_MS)
-    world.wait(4 * MINUTE_MS)
-
-    assert Counter(event for _, event in world.events()) == {BEGAN: 180, ENDED: 180}
-    assert max(world.lines_of_minute.values()) == 60
 
 
 def test_reminders_leave_lines_to_others(world: World) -> None:

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.proxy.server import sweeps
-from kafka_quota_proxy.proxy.server.brokers import dialer as dialer_module
 from kafka_quota_proxy.proxy.server.clients import connection_limits
 from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.clients.transport_pair import TransportPair
@@ -28,7 +27,6 @@ from tests.support.frames import (
     other_request,
     other_response,
     produce_request,
-    produce_response,
 )
 from tests.support.logins import (
     authenticate_request,
@@ -46,13 +44,6 @@ from tests.support.stub_broker import (
     running,
     stub_broker,
 )
-
-pytestmark = pytest.mark.usefixtures("relay")
-
-
-@pytest.fixture(autouse=True)
-def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
 
 
 def pass_time(server: Server, connection: ClientConnection, time_ms: int) -> None:
@@ -78,25 +69,6 @@ async def test_login_timeout_closes_a_client_without_a_request() -> None:
             assert await client.ask(other_request(2)) == other_response(2)
 
         await eventually(lambda: disconnects(server).get("login_timeout") == 2)
-
-
-@on_uvloop
-async def test_login_timeout_spares_a_client_with_a_queued_first_request() -> None:
-    async with (
-        stub_broker(answers) as broker,
-        running(config_to(broker, LIMITED, login_timeout_ms=5_000)) as server,
-        client_of(server) as first,
-    ):
-        await first.ask(produce_request(size_bytes=OVER_BYTES))
-        async with client_of(server) as second:
-            await second.send(produce_request())
-            await eventually(lambda: len(server.listeners[0].connections) == 2)
-            await eventually(lambda: any(one.session.state.is_blocked for one in server.listeners[0].connections))
-            for connection in tuple(server.listeners[0].connections):
-                pass_time(server, connection, 5_000)
-
-            assert (await second.answer())[4:8] == produce_response()[4:8]
-            assert disconnects(server) == {}
 
 
 @on_uvloop
@@ -173,26 +145,6 @@ async def test_login_timeout_spares_a_login_that_waits_for_the_dial() -> None:
 
 
 @on_uvloop
-async def test_login_timeout_spares_a_client_whose_first_request_is_muted() -> None:
-    rule = QuotaRule(client_id="etl", request_rate=1.0)
-    async with (
-        stub_broker(answers) as broker,
-        running(config_to(broker, rule, login_timeout_ms=5_000)) as server,
-        client_of(server) as first,
-    ):
-        await first.send(*(other_request(number) for number in range(30)))
-        await first.answer()
-        async with client_of(server) as second:
-            await second.send(other_request())
-            await eventually(lambda: len(server.listeners[0].connections) == 2)
-            await eventually(lambda: all(one.session.state.is_blocked for one in server.listeners[0].connections))
-            for connection in tuple(server.listeners[0].connections):
-                pass_time(server, connection, 5_000)
-
-            assert disconnects(server) == {}
-
-
-@on_uvloop
 async def test_the_sweep_applies_the_login_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.05)
     for name in ("_CHECK_AGAIN_MS", "_SLOT_MS"):
@@ -261,42 +213,6 @@ async def test_idle_timeout_spares_a_request_that_arrives_slowly_but_steadily() 
             pass_time(server, only_connection(server), part * 59_000)
 
         assert disconnects(server) == {}
-
-
-@on_uvloop
-async def test_idle_timeout_spares_a_request_that_the_broker_does_not_read() -> None:
-    async with (
-        stub_broker() as broker,
-        running(config_to(broker, idle_timeout_ms=60_000)) as server,
-        client_of(server) as client,
-    ):
-        await client.send(produce_request(size_bytes=64 * MIB)[:1_000])
-        await eventually(lambda: broker.in_use)
-        broker.in_use[0].transport.pause_reading()
-        connection = only_connection(server)
-        client.writer.write(bytes(32 * MIB))
-        await eventually(lambda: connection.transports.is_broker_full)
-
-        for time_ms in range(0, 600_000, 15_000):
-            pass_time(server, connection, time_ms)
-
-        assert disconnects(server) == {}
-
-
-@on_uvloop
-async def test_idle_timeout_spares_a_client_that_waits_for_the_dial() -> None:
-    with deaf_broker() as address:
-        config = ProxyConfig(listeners=(replace(listener_to(address), idle_timeout_ms=60_000),))
-        async with running(config) as server, client_of(server) as client:
-            await client.send(produce_request(acks=0))
-            await eventually(lambda: server.listeners[0].connections and only_connection(server).is_past_login)
-            connection = only_connection(server)
-
-            for time_ms in range(0, 600_000, 15_000):
-                pass_time(server, connection, time_ms)
-
-            assert not connection.drain_cause
-            assert disconnects(server) == {}
 
 
 @on_uvloop
@@ -383,24 +299,6 @@ async def test_max_connection_age_closes_between_two_requests() -> None:
         assert await ended(client)
         client.writer.close()
         await eventually(lambda: disconnects(server) == {"max_connection_age": 1})
-
-
-@on_uvloop
-async def test_max_connection_age_does_not_shorten_a_throttle_time() -> None:
-    async with (
-        stub_broker(answers) as broker,
-        running(config_to(broker, LIMITED, max_connection_age_ms=60_000)) as server,
-        client_of(server) as client,
-    ):
-        await client.ask(produce_request(size_bytes=60_000))
-        connection = only_connection(server)
-        over_ms = connection.session.muted_until_ms
-        connection.time_checks.limits.started_ms = over_ms - 120_000
-
-        connection.time_checks.check(over_ms - 1)
-        assert not connection.drain_cause
-        connection.time_checks.check(over_ms)
-        assert connection.drain_cause
 
 
 @on_uvloop

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import socket
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,12 +12,11 @@ import pytest
 from kafka_quota_proxy.config.model import ProxyConfig, ProxyProtocol, QuotaRule
 from kafka_quota_proxy.config.principal_mapping import parse_rules
 from kafka_quota_proxy.config.security import ClientAuth, ClientTls
-from kafka_quota_proxy.proxy.server.brokers import dialer as dialer_module
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.tls import contexts as tls_module
 from kafka_quota_proxy.proxy.server.tls import transport as tls_transport
 from tests.support.certificates import Authority, Issued
-from tests.support.frames import other_request, other_response, produce_request, produce_response
+from tests.support.frames import other_request, other_response, produce_response
 from tests.support.stub_broker import (
     StubBroker,
     client_of,
@@ -31,11 +29,6 @@ from tests.support.stub_broker import (
 )
 
 AUTHORITY = Authority("clients")
-
-
-@pytest.fixture(autouse=True)
-def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 3_600.0)
 
 
 def answers(frame: bytes) -> bytes:
@@ -101,31 +94,6 @@ async def test_the_certificate_names_the_user(files: Files, common_name: str | N
         assert user_of(server) == user
 
 
-@on_uvloop
-async def test_a_quota_of_that_user_is_charged(files: Files) -> None:
-    limited = QuotaRule(user="ORDERS", producer_byte_rate=1_000.0)
-    async with stub_broker(answers) as broker, running(config_of(broker, files, limited)) as server:
-        async with client_of(server, tls=files.context(AUTHORITY.issue("app-orders"))) as client:
-            await client.ask(produce_request(1, size_bytes=20_000))
-            (connection,) = server.listeners[0].connections
-            assert connection.session.muted_until_ms > 0
-        async with client_of(server, tls=files.context(AUTHORITY.issue("q"))) as client:
-            await client.ask(produce_request(1, size_bytes=20_000))
-            assert [one.session.muted_until_ms for one in server.listeners[0].connections if not one.is_closed][
-                -1:
-            ] == [0]
-
-
-@on_uvloop
-async def test_a_name_that_no_rule_matches_is_not_let_in(files: Files, caplog: pytest.LogCaptureFixture) -> None:
-    async with stub_broker(answers) as broker, running(config_of(broker, files)) as server:
-        async with client_of(server, tls=files.context(AUTHORITY.issue("nobody"))) as client:
-            assert await client.ask(other_request()) == b""
-
-        assert disconnects(server) == {"tls_no_matching_rule": 1}
-        assert "no rule applies to 'CN=nobody'" in caplog.text
-
-
 # -- refused handshakes --
 
 
@@ -145,25 +113,6 @@ async def test_plaintext_is_closed_counted_and_logged_once(files: Files, caplog:
 
 
 @on_uvloop
-async def test_garbage_is_closed(files: Files) -> None:
-    async with stub_broker(answers) as broker, running(config_of(broker, files)) as server:
-        bind = server.config.listeners[0].bind
-        for garbage in (
-            b"\x16\x03\x01\xff\xff" + bytes(70_000),
-            b"\x16\x03\x01\0\x05\x02\0\0\x01\0",
-            b"GET / HTTP/1.1",
-        ):
-            reader, writer = await asyncio.open_connection(bind.host, bind.port)
-            writer.write(garbage)
-            with suppress(ConnectionError):
-                await asyncio.wait_for(reader.read(), 5)
-            writer.close()
-
-        await eventually(lambda: sum(disconnects(server).values()) == 3)
-        assert set(disconnects(server)) <= {"tls_malformed", "tls_plaintext"}
-
-
-@on_uvloop
 async def test_a_client_that_does_not_trust_us(files: Files) -> None:
     async with stub_broker(answers) as broker, running(config_of(broker, files)) as server:
         with pytest.raises(ssl.SSLCertVerificationError):
@@ -173,19 +122,6 @@ async def test_a_client_that_does_not_trust_us(files: Files) -> None:
         # The client of uvloop may not send its TLS alert.
         await eventually(lambda: sum(disconnects(server).values()) == 1)
         assert set(disconnects(server)) <= {"tls_refused", "tls_client_lost"}
-
-
-@on_uvloop
-async def test_silent_client_is_closed(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.05)
-    async with stub_broker(answers) as broker, running(config_of(broker, files)) as server:
-        bind = server.config.listeners[0].bind
-        reader, writer = await asyncio.open_connection(bind.host, bind.port)
-        assert await reader.read() == b""
-        writer.close()
-
-        assert disconnects(server) == {"tls_timeout": 1}
-        assert not server.handshakes[0].pending
 
 
 @on_uvloop
@@ -297,38 +233,6 @@ async def test_draining_over_tls_sends_close_notify_after_the_last_response(file
         assert await client.answer() == b""
         await eventually(lambda: not server.listeners[0].open_count.total)
         assert disconnects(server) == {"max_connection_age": 1}
-
-
-# -- the end of a connection --
-
-
-def _blocking(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
-    """Connect with a blocking socket, which keeps unread bytes. uvloop's TLS would drop them."""
-    plain = socket.create_connection(("127.0.0.1", port), timeout=20)
-    return context.wrap_socket(plain, server_hostname="127.0.0.1")
-
-
-def _read_to_the_end(tls: ssl.SSLSocket) -> int:
-    count = 0
-    while data := tls.recv(65_536):
-        count += len(data)
-    return count
-
-
-@on_uvloop
-async def test_responses_before_the_broker_closed_reach_the_client(files: Files) -> None:
-    response = other_response(1, size_bytes=4 * 1024 * 1024)
-    async with stub_broker(lambda _: response) as broker, running(config_of(broker, files)) as server:
-        tls = await asyncio.to_thread(_blocking, server.config.listeners[0].bind.port, files.context())
-        with tls:
-            await asyncio.to_thread(tls.sendall, other_request(1))
-            await eventually(lambda: broker.in_use and broker.in_use[0].requests)
-            broker.in_use[0].transport.close()
-
-            # The connection must end with close_notify. With suppress_ragged_eofs, the test would not notice if it is
-            # missing.
-            tls.suppress_ragged_eofs = False  # type: ignore[attr-defined]
-            assert await asyncio.to_thread(_read_to_the_end, tls) == len(response)
 
 
 # -- changed certificates --

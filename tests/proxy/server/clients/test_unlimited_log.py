@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
@@ -52,23 +52,6 @@ def test_client_without_a_rule_is_logged_with_the_nearest_client_id(caplog: pyte
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        QuotaRule(client_id="myapp", producer_byte_rate=1.0),
-        QuotaRule(user="ANONYMOUS", request_percentage=1.0),
-        QuotaRule(client_id="myapp", connections=1.0),
-        QuotaRule(user=DEFAULT, controller_mutation_rate=1.0),
-        QuotaRule(client_id=DEFAULT, consumer_byte_rate=1.0),
-    ],
-    ids=["by client-id", "by user", "connections", "by default user", "the other kind by default"],
-)
-def test_client_with_a_rule_of_any_kind_is_not_logged(rule: QuotaRule, caplog: pytest.LogCaptureFixture) -> None:
-    sweep(log_of(MY_APP, rule), CAME)
-
-    assert caplog.messages == []
-
-
 @pytest.mark.parametrize("rules", [(), (QuotaRule(user="x", connections=1.0),)], ids=["none", "only connections"])
 def test_nothing_is_logged_if_no_rule_limits_bytes_or_requests(
     rules: tuple[QuotaRule, ...], caplog: pytest.LogCaptureFixture
@@ -76,27 +59,6 @@ def test_nothing_is_logged_if_no_rule_limits_bytes_or_requests(
     sweep(log_of(*rules), CAME)
 
     assert caplog.messages == []
-
-
-def test_producer_with_a_rule_for_consumers_only_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    log = log_of(QuotaRule(client_id="myapp", consumer_byte_rate=1.0))
-
-    sweep(log, CAME)
-
-    assert caplog.messages == [
-        "not limited: user='ANONYMOUS' client-id='myapp' "
-        "(no producer_byte_rate applies to it, only a consumer_byte_rate)"
-    ]
-
-
-def test_consumer_with_a_rule_for_producers_only_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    log = log_of(QuotaRule(client_id="myapp", producer_byte_rate=1.0))
-
-    sweep(log, CAME, kind=QuotaKind.FETCH)
-
-    assert [line.rpartition(" (")[2] for line in caplog.messages] == [
-        "no consumer_byte_rate applies to it, only a producer_byte_rate)"
-    ]
 
 
 # -- what is suggested --
@@ -167,19 +129,6 @@ def test_client_is_logged_once_until_the_rules_change(caplog: pytest.LogCaptureF
     assert len(caplog.messages) == 2
 
 
-def test_client_that_came_before_the_rules_is_logged_when_it_is_seen_under_them(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    rules = tables()
-    log = UnlimitedLog(rules, is_for_tests=True)
-    sweep(log, CAME)
-
-    rules.swap(RuleTables(ProxyConfig(listeners=(), quotas=(MY_APP,))))
-    sweep(log, CAME)
-
-    assert len(caplog.messages) == 1
-
-
 def test_many_names_fill_neither_the_log_nor_the_memory_of_a_test(caplog: pytest.LogCaptureFixture) -> None:
     log = log_of(MY_APP)
 
@@ -218,15 +167,6 @@ def test_one_line_after_five_seconds_and_one_after_a_minute(caplog: pytest.LogCa
     ]
 
 
-def test_a_minute_without_more_clients_has_no_second_line(caplog: pytest.LogCaptureFixture) -> None:
-    log = log_of(MY_APP, is_for_tests=False)
-
-    for now_ms in range(0, 120_000, 1_000):
-        sweep(log, CAME, now_ms=now_ms)
-
-    assert len(caplog.messages) == 1
-
-
 @pytest.mark.parametrize(("count", "rest"), [(10, ""), (12, "and 2 more"), (1_500, "and more than 990 more")])
 def test_line_names_ten_clients_and_says_how_many_more(count: int, rest: str, caplog: pytest.LogCaptureFixture) -> None:
     log = log_of(MY_APP, is_for_tests=False)
@@ -240,19 +180,6 @@ def test_line_names_ten_clients_and_says_how_many_more(count: int, rest: str, ca
     fields = vars(caplog.records[0])
     assert (fields["event"], fields["others"]) == ("clients_not_limited", min(count, 1_000) - 10)
     assert [client["client_id"] for client in fields["clients"]] == [client.client_id for client in crowd(10)]
-
-
-def test_changed_rules_begin_anew(caplog: pytest.LogCaptureFixture) -> None:
-    log = log_of(MY_APP, is_for_tests=False)
-    for now_ms in (0, 5_000, 60_000):
-        sweep(log, CAME, now_ms=now_ms)
-
-    log.begin()
-    sweep(log, CAME, now_ms=100_000)
-    assert len(caplog.messages) == 1
-    sweep(log, now_ms=105_000)
-
-    assert len(caplog.messages) == 2
 
 
 # -- steps --

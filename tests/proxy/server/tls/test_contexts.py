@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from kafka_quota_proxy.config.errors import TlsFileError
 from kafka_quota_proxy.config.security import ClientAuth, ClientTls, TlsVersion, UpstreamTls
 from kafka_quota_proxy.protocol.errors import NoMatchingRule
 from kafka_quota_proxy.proxy.server.tls import contexts as tls_module
@@ -91,16 +90,6 @@ def test_an_expired_client_certificate_is_refused(tmp_path: Path, settings: Clie
         shake(client_side_context(settings), client_of(tmp_path, late))
 
 
-def test_a_certificate_between_is_enough(tmp_path: Path, settings: ClientTls) -> None:
-    """As in a Java truststore, every certificate in the file is trusted, even if it is not a root."""
-    between = Authority("between", parent=OTHER)
-    between.save(tmp_path, "ca")
-
-    ours, _ = shake(client_side_context(settings), _trusting(tmp_path, between.issue("duke")))
-
-    assert ours.getpeercert(binary_form=True) is not None
-
-
 def _trusting(directory: Path, issued: Issued) -> ssl.SSLContext:
     AUTHORITY.save(directory, "all")
     return client_of(directory, issued, ca=str(directory / "all.pem"))
@@ -127,11 +116,6 @@ def test_versions(tmp_path: Path, settings: ClientTls, least: TlsVersion, spoken
     ours, _ = shake(server, client)
 
     assert ours.version() == spoken.name.replace("_", ".")
-
-
-def test_older_versions_are_not_spoken(settings: ClientTls) -> None:
-    assert client_side_context(settings).minimum_version == ssl.TLSVersion.TLSv1_2
-    assert upstream_side_context(UpstreamTls()).minimum_version == ssl.TLSVersion.TLSv1_2
 
 
 def test_a_brokers_name_is_checked_unless_check_hostname_is_false(tmp_path: Path, settings: ClientTls) -> None:
@@ -236,21 +220,6 @@ def test_an_expired_certificate_does_not_replace_a_good_one(settings: ClientTls)
     assert not context.last_reload_successful
 
 
-def test_missing_file_changes_nothing_until_it_is_back(settings: ClientTls) -> None:
-    context, key = TlsContext(settings), Path(settings.key)
-    before, content = context.context, key.read_bytes()
-    key.unlink()
-    assert has_changed(context)
-    context.reload(now=NOW)
-    assert (context.context, context.last_reload_successful) == (before, False)
-
-    key.write_bytes(content)
-    assert has_changed(context)
-    context.reload(now=NOW)
-
-    assert (context.context, context.last_reload_successful) == (before, True)  # the same content as before
-
-
 def test_a_symbolic_link_that_is_swapped_is_seen(tmp_path: Path) -> None:
     """Kubernetes replaces the link ``..data`` to a directory when mounted files change."""
     serials = []
@@ -283,13 +252,6 @@ def test_a_changed_ca_file_changes_the_trust(tmp_path: Path, settings: ClientTls
     shake(context.context, _trusting(tmp_path, OTHER.issue("duke")))
     with pytest.raises(ssl.SSLCertVerificationError):
         shake(context.context, _trusting(tmp_path, AUTHORITY.issue("duke")))
-
-
-def test_the_first_has_to_be_right(settings: ClientTls) -> None:
-    Path(settings.certificate).write_bytes(b"")
-
-    with pytest.raises(TlsFileError, match="holds no certificate"):
-        TlsContext(settings)
 
 
 def test_watch_reloads_changed_files(
@@ -356,14 +318,3 @@ def test_causes_are_a_few_words(error: Exception, cause: str) -> None:
 )
 def test_a_failed_broker_handshake_is_explained_with_a_remedy(reason: str, message: str) -> None:
     assert broker_fault(ssl_error(reason), TlsContext(UpstreamTls()), "b")[1].startswith(message)
-
-
-def test_a_certificate_that_a_broker_refuses_is_named(tmp_path: Path) -> None:
-    issued = AUTHORITY.issue("late", not_before=LAST_YEAR, not_after=LAST_YEAR + timedelta(days=1))
-    certificate, key = issued.save(tmp_path, "proxy")
-    context = TlsContext(UpstreamTls(certificate=certificate, key=key))
-    refusal = ssl_error("SSLV3_ALERT_CERTIFICATE_EXPIRED")
-
-    assert f"{certificate} has expired on" in broker_fault(refusal, context, "b")[1]
-    AUTHORITY.issue("proxy").save(tmp_path, "proxy")
-    assert f"does it trust the CA that signed {certificate}?" in broker_fault(refusal, context, "b")[1]

@@ -225,18 +225,6 @@ def test_any_sizes_in_any_pieces(files: Files, sizes: list[int], cuts: list[int]
 
 
 @in_loop
-def test_a_large_read_is_one_piece_above(files: Files) -> None:
-    pair = Pair(files).shake()
-    at, data = 0, bytes(250 * KIB)
-    while at < len(data):
-        at += pair.peer.write(memoryview(data)[at:])
-
-    pair.speak()
-
-    assert [len(piece) for piece in pair.above.data] == [len(data)]
-
-
-@in_loop
 def test_data_beyond_the_shared_buffer_arrives_in_pieces(files: Files) -> None:
     pair = Pair(files).shake()
     data = bytes(range(256)) * 2_500  # the buffer has 512 KiB
@@ -248,21 +236,6 @@ def test_data_beyond_the_shared_buffer_arrives_in_pieces(files: Files) -> None:
 
     assert b"".join(pair.above.data) == data
     assert len(pair.above.data) > 1
-
-
-@in_loop
-def test_two_connections_in_turn_do_not_mix(files: Files) -> None:
-    one, other = Pair(files).shake(), Pair(files).shake()
-    one.peer.write(b"a" * 100)
-    other.peer.write(b"b" * 100)
-    halves = one.outgoing.read()
-
-    one.transport.data_received(halves[:50])
-    other.speak()
-    one.transport.data_received(halves[50:])
-
-    assert one.above.data == [b"a" * 100]
-    assert other.above.data == [b"b" * 100]
 
 
 @in_loop
@@ -316,17 +289,6 @@ def test_a_peer_that_ends_in_order_still_gets_its_answers(files: Files) -> None:
     pair.transport.close()
     assert pair.below.end == "closed"
     assert pair.below.sent[0][0] == 23  # application data
-
-
-@in_loop
-def test_an_orderly_end_closes_unless_the_protocol_stays(files: Files) -> None:
-    pair = Pair(files).shake()
-    with pytest.raises(ssl.SSLWantReadError):
-        pair.peer.unwrap()
-
-    pair.speak()
-
-    assert (pair.above.calls, pair.below.end) == (["end"], "closed")
 
 
 @in_loop
@@ -466,17 +428,6 @@ def test_silent_peer_is_closed_after_the_timeout(files: Files, monkeypatch: pyte
     ((is_up, error),) = asyncio.run(wait())
     assert not is_up
     assert isinstance(error, TimeoutError)
-
-
-def test_the_handshake_timeout_ends_with_the_handshake(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.01)
-
-    async def wait() -> str:
-        pair = Pair(files).shake()
-        await asyncio.sleep(0.05)
-        return pair.below.end
-
-    assert asyncio.run(wait()) == ""
 
 
 # -- flow control --
