@@ -14,8 +14,43 @@ PACKAGES = ("config", "protocol", "proxy", "pipeline")
 # What is not linked into the installed package, but lies in it.
 OWN = "kafka_quota_proxy/testing"
 
-# Modules without a test module of their own, and where they are tested instead.
+# Small modules of a folder that are tested in one test module, by its name.
+TOGETHER = {
+    "proxy/quota": {
+        "bucket": "reserved_usage shadow_bucket bucket_bounds",
+        "client_quota_manager": "kafka_rates",
+        "connections": "address_limits",
+        "entity": "sanitize",
+        "fetch_size": "answer_time awaited_fetches",
+        "rule_terms": "rule_schedule",
+        "throttle": "token_bucket",
+        "throttle_history": "rule_throttle_times",
+    },
+    "proxy/rules": {
+        "model": "outcome text",
+        "rule_status": "configured source",
+    },
+    "proxy/server": {"drain": "loop_lag"},
+    "proxy/server/brokers": {"faults": "identity"},
+    "proxy/server/clients": {"connection_limits": "latency"},
+    "proxy/server/tls": {"principal": "distinguished_name", "transport": "record_bounds"},
+    "proxy/session": {
+        "bucket_turn": "acks_zero in_flight",
+        "counters": "profiles",
+        "session": "state",
+    },
+    "proxy/session/handlers": {"handler": "api_versions other produce table unanswered_only"},
+    "proxy/session/replica": {"fetched_partitions": "partition_state"},
+    "proxy/session/testing": {"orders": "effects observed session"},
+}
+# Other modules without a test module of their own, and where they are tested instead.
 EXCEPTIONS = {
+    **{
+        f"{folder}/{name}.py": f"tests/{folder}/test_{tested}.py"
+        for folder, modules in TOGETHER.items()
+        for tested, names in modules.items()
+        for name in names.split()
+    },
     # The faults of a file are found together, so they are tested together.
     "config/checks.py": "tests/config/test_load.py",
     "config/cluster_checks.py": "tests/config/test_quotas_from.py",
@@ -35,8 +70,6 @@ EXCEPTIONS = {
     # The parts of a rule's terms, and their texts.
     "config/ramp.py": "tests/proxy/quota/test_rule_terms.py",
     "proxy/quota/rule_phrases.py": "tests/proxy/cli/test_explain.py",
-    # The bounds are tested with the bucket.
-    "proxy/quota/bucket_bounds.py": "tests/proxy/quota/test_bucket.py",
     # Processes and clients are tested by running them.
     "proxy/cli/demo/clients.py": "tests/proxy/cli/demo/test_runner.py",
     # The base class of three handlers is tested with the one that uses all of it.
@@ -54,8 +87,6 @@ EXCEPTIONS = {
     # The command line and the client of `quotas` are tested through the command.
     "proxy/cli/quotas/arguments.py": "tests/proxy/cli/quotas/test_command.py",
     "proxy/cli/admin_client.py": "tests/proxy/cli/quotas/test_command.py",
-    # The interface of sources is tested with the sources.
-    "proxy/rules/source.py": "tests/proxy/rules/test_configured.py",
     # Requests about a topic are tested with the reader that sends them.
     "proxy/kafka_client/topic_requests.py": "tests/proxy/rules/topic/test_topic_reader.py",
     # The store on disk is tested with the manager.

@@ -10,9 +10,7 @@ from random import Random
 import pytest
 
 from kafka_quota_proxy.config.model import Enforcement, QuotaRule, Shaping
-from kafka_quota_proxy.proxy.session import Session
 from tests.support.crowd import MAX_WAIT_MS, START_MS, Crowd
-from tests.support.frames import produce_request
 from tests.support.rules_in_force import update
 
 LIMIT = 256 * 1024.0
@@ -28,6 +26,9 @@ MOST = {
 LEAST = 0.90
 AFTER_S = 15
 CASES = [pytest.param(role, shaping, id=f"{role}-{shaping.value}") for role, shaping in product(ROLES, Shaping)]
+# Each role and each shaping once, for what depends on one of them at most.
+TWO_CASES = [("consumer", Shaping.SAMPLED), ("producer", Shaping.PACED)]
+OTHER_CASES = [("consumer", Shaping.PACED), ("producer", Shaping.SAMPLED)]
 
 
 def check_minutes(crowd: Crowd, role: str, shaping: Shaping, *, least: float = LEAST, late: float = 0.0) -> None:
@@ -39,7 +40,7 @@ def check_minutes(crowd: Crowd, role: str, shaping: Shaping, *, least: float = L
 
 @pytest.mark.parametrize(("role", "shaping"), CASES)
 @pytest.mark.parametrize(
-    "number", [1, 30, 1_000, pytest.param(5, marks=pytest.mark.kafka), pytest.param(120, marks=pytest.mark.kafka)]
+    "number", [1, 1_000, pytest.param(5, marks=pytest.mark.kafka), pytest.param(120, marks=pytest.mark.kafka)]
 )
 def test_any_number_of_connections_has_one_quota(role: str, shaping: Shaping, number: int) -> None:
     crowd = Crowd(number, role, shaping, limit=LIMIT)
@@ -63,8 +64,13 @@ def test_ten_thousand_connections_have_one_quota(role: str, shaping: Shaping) ->
     check_minutes(crowd, role, shaping)
 
 
-@pytest.mark.parametrize(("role", "shaping"), CASES)
-@pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
+@pytest.mark.parametrize(
+    ("role", "shaping", "enforcement"),
+    [
+        *((*case, Enforcement.RESPOND) for case in TWO_CASES),
+        *((*case, Enforcement.DELAY) for case in OTHER_CASES),
+    ],
+)
 def test_clients_that_ignore_throttle_time_get_no_more(role: str, shaping: Shaping, enforcement: Enforcement) -> None:
     crowd = Crowd(30, role, shaping, limit=LIMIT, enforcement=enforcement, obeys=lambda number: number % 2 == 0)
     crowd.run(150)
@@ -75,7 +81,7 @@ def test_clients_that_ignore_throttle_time_get_no_more(role: str, shaping: Shapi
     assert ignoring <= 1.25 * heeding
 
 
-@pytest.mark.parametrize(("role", "shaping"), CASES)
+@pytest.mark.parametrize(("role", "shaping"), OTHER_CASES)
 def test_requests_of_mixed_sizes_have_one_quota(role: str, shaping: Shaping) -> None:
     crowd = Crowd(
         60, role, shaping, limit=LIMIT, request_bytes=lambda random: random.choice([1_000, 4_000, 16_384, 65_536])
@@ -85,7 +91,7 @@ def test_requests_of_mixed_sizes_have_one_quota(role: str, shaping: Shaping) -> 
     check_minutes(crowd, role, shaping)
 
 
-@pytest.mark.parametrize(("role", "shaping"), CASES)
+@pytest.mark.parametrize(("role", "shaping"), TWO_CASES)
 def test_huge_requests_are_paid_in_full(role: str, shaping: Shaping) -> None:
     """Ten minutes, because one request is a large part of a minute's quota."""
     crowd = Crowd(30, role, shaping, limit=LIMIT, request_bytes=lambda random: 1 << 20)
@@ -94,7 +100,7 @@ def test_huge_requests_are_paid_in_full(role: str, shaping: Shaping) -> None:
     assert 0.95 * 600 * LIMIT <= sum(crowd.passed) <= 1.05 * 600 * LIMIT
 
 
-@pytest.mark.parametrize(("role", "shaping"), CASES)
+@pytest.mark.parametrize(("role", "shaping"), TWO_CASES)
 def test_a_slow_broker_changes_no_quota(role: str, shaping: Shaping) -> None:
     crowd = Crowd(30, role, shaping, limit=LIMIT, answer_ms=lambda random: random.randint(300, 900))
     crowd.run(150)
@@ -102,8 +108,7 @@ def test_a_slow_broker_changes_no_quota(role: str, shaping: Shaping) -> None:
     check_minutes(crowd, role, shaping, least=0.8, late=0.02)
 
 
-@pytest.mark.parametrize("stall_s", [20, 200])
-@pytest.mark.parametrize("shaping", Shaping)
+@pytest.mark.parametrize(("shaping", "stall_s"), [(Shaping.SAMPLED, 20), (Shaping.PACED, 200)])
 def test_late_answers_of_a_stalled_broker_are_paid_in_full(shaping: Shaping, stall_s: int) -> None:
     """The broker answers no fetch for a while, and then all of them within two seconds: up to a batch for each."""
     begin_ms, end_ms = START_MS + 30_000, START_MS + 30_000 + stall_s * 1_000
@@ -122,15 +127,7 @@ def test_late_answers_of_a_stalled_broker_are_paid_in_full(shaping: Shaping, sta
     assert sum(crowd.passed) <= 1.1 * seconds * LIMIT
 
 
-@pytest.mark.parametrize("shaping", Shaping)
-def test_idle_consumers_take_nothing_from_a_busy_one(shaping: Shaping) -> None:
-    crowd = Crowd(30, "consumer", shaping, limit=LIMIT, is_idle=lambda number: number > 0)
-    crowd.run(150)
-
-    check_minutes(crowd, "consumer", shaping)
-
-
-@pytest.mark.parametrize(("role", "shaping"), CASES)
+@pytest.mark.parametrize(("role", "shaping"), OTHER_CASES)
 def test_reload_keeps_debt_and_applies_the_new_limit_to_waiting_requests(role: str, shaping: Shaping) -> None:
     crowd = Crowd(120, role, shaping, limit=LIMIT)
     for _ in range(60):
@@ -148,9 +145,7 @@ def test_reload_keeps_debt_and_applies_the_new_limit_to_waiting_requests(role: s
 
 
 @pytest.mark.parametrize("shaping", Shaping)
-def test_stalled_request_blocks_others_no_longer_than_its_charge(
-    shaping: Shaping,
-) -> None:
+def test_stalled_request_blocks_others_no_longer_than_its_charge(shaping: Shaping) -> None:
     crowd = Crowd(30, "producer", shaping, limit=LIMIT, answer_ms=lambda random: 2)
     crowd.run(30)
     crowd.members[0].is_stalled = True
@@ -158,20 +153,6 @@ def test_stalled_request_blocks_others_no_longer_than_its_charge(
     crowd.run(110)
 
     assert sum(crowd.passed) - before_bytes >= LEAST * 110 * LIMIT
-
-
-@pytest.mark.parametrize("shaping", Shaping)
-def test_client_that_stalls_within_a_huge_request_blocks_others_for_25_seconds(shaping: Shaping) -> None:
-    crowd = Crowd(30, "producer", shaping, limit=LIMIT)
-    stalled = Session(crowd.listening)
-    stalled.receive_from_client(produce_request(client_id="etl", size_bytes=84_000_000)[:10_000], now_ms=crowd.now_ms)
-    assert stalled.state.to_broker
-    crowd.run(25)
-    before_bytes = sum(crowd.passed)
-    crowd.run(110)
-
-    assert sum(crowd.passed) - before_bytes >= LEAST * 110 * LIMIT
-    check_minutes(crowd, "producer", shaping, least=0.0)
 
 
 def test_closed_connections_leave_the_line() -> None:
@@ -192,7 +173,7 @@ def test_closed_connections_leave_the_line() -> None:
     assert sum(crowd.passed) - before_bytes >= LEAST * 30 * LIMIT
 
 
-@pytest.mark.parametrize(("role", "shaping"), CASES)
+@pytest.mark.parametrize(("role", "shaping"), TWO_CASES)
 @pytest.mark.parametrize("number", [1, pytest.param(30, marks=pytest.mark.long)])
 def test_observed_throttle_time_matches_enforcement(role: str, shaping: Shaping, number: int) -> None:
     """Throttle times that overlap count once, also if the quota is only observed."""

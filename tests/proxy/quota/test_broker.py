@@ -27,19 +27,6 @@ def with_principals(**principals: object) -> ProxyConfig:
 # -- kinds --
 
 
-def test_produce_and_fetch_are_charged_apart() -> None:
-    quotas = BrokerQuotas(CONFIG)
-
-    produce, fetch, *others = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
-
-    assert (produce.kind, produce.limit) == (QuotaKind.PRODUCE, 1_000.0)
-    assert (fetch.kind, fetch.limit) == (QuotaKind.FETCH, 2_000.0)
-    assert produce.charge(20_000, now_ms=0) == 10_000
-    assert fetch.charge(20_000, now_ms=0) == 0
-    assert [bucket.is_limited for bucket in others] == [False] * 3
-    assert [manager.kind for manager in quotas.managers] == list(BUCKET_KINDS)
-
-
 def test_request_percentage_is_recorded_in_nanoseconds() -> None:
     rule = QuotaRule(user="alice", request_percentage=50.0, request_rate=20.0, controller_mutation_rate=0.5)
     quotas = BrokerQuotas(replace(CONFIG, quotas=(rule,)))

@@ -1,4 +1,7 @@
-"""Tests one bucket: charges, waits and room. ``test_vectors`` has the cases of Kafka's own tests."""
+"""Tests one bucket: charges, waits, room, requests in flight, and quotas that are only observed.
+
+``test_vectors`` has the cases of Kafka's own tests.
+"""
 
 from itertools import accumulate
 from math import isnan
@@ -8,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import (
+    QuotaRule,
     Shaping,
 )
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from tests.support.quota_manager import STARTS_MS, bucket_of_alice, manager_of, replace_rules, rule
 
 INT32_MAX = 2**31 - 1
@@ -38,16 +45,6 @@ def test_max_throttle_time_bounds_the_wait_but_not_the_debt(shaping: Shaping) ->
 
         assert owed_ms == 90_000
         assert min(owed_ms, bucket.max_throttle_time_ms) == wait_ms, max_ms
-
-
-@pytest.mark.parametrize("shaping", Shaping)
-def test_usage_over_the_limit_is_waited_for_once(shaping: Shaping) -> None:
-    for start_ms in STARTS_MS:
-        bucket = bucket_of_alice(manager_of(rule("alice"), shaping=shaping, burst_ms=10_000), start_ms)
-
-        waits_ms = [bucket.charge(12_000, now_ms=start_ms), bucket.charge(0, now_ms=start_ms + 11_000)]
-
-        assert waits_ms == [2_000, 0], start_ms
 
 
 @given(
@@ -111,16 +108,6 @@ def test_has_room_predicts_whether_a_charge_waits(
         assert bucket.rate.peek(now_ms=now_ms) > limit
     else:
         assert not bucket.has_room(0, now_ms=now_ms)
-
-
-@pytest.mark.parametrize("shaping", Shaping)
-def test_requests_in_flight_take_room(shaping: Shaping) -> None:
-    bucket = bucket_of_alice(manager_of(rule("alice"), shaping=shaping, burst_ms=10_000))
-
-    bucket.in_flight = 9_000
-
-    assert bucket.has_room(1_000, now_ms=0)
-    assert not bucket.has_room(1_001, now_ms=0)
 
 
 # -- pacing --
@@ -211,3 +198,119 @@ def test_fetch_is_capped_at_a_window_or_a_burst() -> None:
         bucket = bucket_of_alice(manager_of(rule("alice", limit=limit), shaping=shaping, burst_ms=burst_ms))
 
         assert bucket.max_fetch_bytes == cap, (limit, shaping, burst_ms)
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_a_late_answer_ends_only_its_own_reservation(shaping: Shaping) -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice"), shaping=shaping, burst_ms=10_000))
+    bucket.reserve(10_000, now_ms=0)
+    assert not bucket.is_free(1, now_ms=9_999)
+    assert bucket.is_free(10_000, now_ms=11_000)
+    bucket.reserve(10_000, now_ms=11_000)
+
+    bucket.settle(10_000)
+    assert bucket.charge(10_000, now_ms=12_000) == 0
+
+    assert not bucket.is_free(1, now_ms=20_999)
+    assert bucket.free_at_ms(now_ms=20_000) == 21_000
+    assert bucket.is_free(1, now_ms=21_000)
+
+
+def test_an_answer_in_time_makes_room_for_the_next_request() -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice")))
+    for _ in range(3):
+        bucket.reserve(4_000, now_ms=0)
+
+    bucket.settle(4_000)
+
+    assert not bucket.is_free(4_000, now_ms=7_999)
+    assert bucket.is_free(4_000, now_ms=8_000)
+
+
+def test_a_reservation_that_is_larger_than_the_quota_lasts_25_seconds() -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice")))
+    bucket.reserve(84_000_000, now_ms=0)
+
+    assert not bucket.is_free(1, now_ms=24_999)
+    assert bucket.free_at_ms(now_ms=0) == 25_000
+    assert bucket.is_free(1, now_ms=25_000)
+
+
+def test_the_end_of_a_large_reservation_shortens_no_other_one() -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice")))
+    bucket.reserve(8_000_000, now_ms=0)
+    bucket.reserve(10_000, now_ms=0)
+
+    bucket.settle(8_000_000)
+
+    assert not bucket.is_free(1, now_ms=9_999)
+    assert bucket.is_free(1, now_ms=10_000)
+
+
+def bucket_of(shaping: Shaping = Shaping.SAMPLED, *, max_throttle_time_ms: int | None = None) -> Bucket:
+    """Return a bucket with a limit of 500 B/s."""
+    rule = QuotaRule(client_id="etl", producer_byte_rate=500.0)
+    manager = ClientQuotaManager(QuotaKind.PRODUCE, [rule], shaping=shaping, max_throttle_time_ms=max_throttle_time_ms)
+    return manager.bucket(user="ANONYMOUS", client_id="etl", now_ms=0)
+
+
+def send(bucket: Bucket, amount: int, *, now_ms: int, took_ms: int = 0) -> None:
+    """Charge a request. If it is over the limit, count the wait that it would have had."""
+    wait_ms = bucket.charge(amount, now_ms=now_ms)
+    if wait_ms > 0:
+        bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
+
+
+def test_requests_during_a_wait_add_no_time() -> None:
+    bucket = bucket_of()
+    send(bucket, 6_000, now_ms=0)
+    for now_ms in range(10, 2_000, 10):
+        send(bucket, 1_000, now_ms=now_ms)
+
+    assert bucket.throttling.observed_requests == 1
+    assert bucket.throttling.observed_time_ms == 2_000
+
+
+def test_one_held_request_passes_when_the_wait_ends() -> None:
+    bucket = bucket_of()
+    send(bucket, 6_000, now_ms=0)
+    send(bucket, 500, now_ms=1_000)
+    send(bucket, 500, now_ms=2_500)
+
+    # 6,500 B in ten seconds are 30 % over 500 B/s, which means 3 s from 2,000 ms on. The last request would wait.
+    assert bucket.throttling.observed_requests == 2
+    assert bucket.throttling.observed_time_ms == 2_000 + 3_000
+
+
+def test_slow_broker_delays_the_held_charge() -> None:
+    bucket = bucket_of(Shaping.PACED)
+    send(bucket, 1_000, now_ms=0)
+    send(bucket, 250, now_ms=500, took_ms=400)
+    send(bucket, 250, now_ms=1_400, took_ms=400)
+
+    # A debt of 500 B takes a second. The next request is charged at 1,400 ms, when 200 B of it are paid.
+    assert bucket.throttling.observed_time_ms == 1_000 + 100
+
+
+def test_observed_wait_is_bounded_by_max_throttle_time() -> None:
+    bucket = bucket_of(max_throttle_time_ms=25_000)
+    send(bucket, 100_000, now_ms=0)
+
+    assert bucket.throttling.observed_time_ms == 25_000
+
+
+def test_shadow_restarts_after_a_request_with_room() -> None:
+    bucket = bucket_of(Shaping.PACED)
+    send(bucket, 1_000, now_ms=0)
+    send(bucket, 100, now_ms=60_000)
+    send(bucket, 500, now_ms=60_000)
+
+    assert bucket.throttling.observed_time_ms == 1_000 + 200
+
+
+def test_first_enforced_request_within_the_limit_owes_nothing_of_the_last_observed_one() -> None:
+    bucket = bucket_of()
+    send(bucket, 60_000, now_ms=0)
+
+    assert bucket.silence(bucket.charge(10, now_ms=30_000), now_ms=30_000) == 0
+    assert bucket.debt(now_ms=30_000) == 0

@@ -83,18 +83,6 @@ def test_bucket_released_first_is_evicted_first() -> None:
     assert counted.table.evicted == 2
 
 
-def test_bucket_held_twice_is_evicted_after_two_releases() -> None:
-    counted = CountedTable(1)
-    held = counted.use("a")
-    assert held is not None
-    held.holders += 2
-
-    counted.table.release(held, now_ms=0)
-    assert counted.use("b") is None
-    counted.table.release(held, now_ms=0)
-    assert counted.use("b") is not None
-
-
 def test_bucket_with_requests_in_flight_is_not_evicted() -> None:
     counted = CountedTable(1)
     entry = counted.use("a")

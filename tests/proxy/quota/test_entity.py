@@ -1,6 +1,11 @@
-"""Tests which bucket is charged and which limit applies. tests/oracles compares all sets of rules with Kafka."""
+"""Tests which bucket is charged, which limit applies, and the names of both.
 
+tests/oracles compares all sets of rules with Kafka.
+"""
+
+import re
 from itertools import product
+from urllib.parse import unquote
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,6 +13,7 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.proxy.quota.entity import LEVELS, MAX_NAME_LENGTH, Entity, RuleTable, Tags, bounded
+from kafka_quota_proxy.proxy.quota.sanitize import sanitize
 
 # In the order of precedence.
 EIGHT: tuple[Entity, ...] = tuple(
@@ -145,3 +151,23 @@ def test_long_names_are_shortened_to_different_ones(one: str, other: str) -> Non
     assert len(bounded(one)) < MAX_NAME_LENGTH
     assert bounded(one) == bounded(bounded(one))
     assert (bounded(one) == bounded(other)) is (one == other)
+
+
+def test_names_are_escaped_as_in_kafka() -> None:
+    for name, sanitized in [
+        (
+            "CN=Some characters !@#$%&*()_-+=';:,/~",
+            "CN%3DSome%20characters%20%21%40%23%24%25%26%2A%28%29_-%2B%3D%27%3B%3A%2C%2F%7E",
+        ),
+        ("<default>", "%3Cdefault%3E"),
+        ("Üser", "%C3%9Cser"),
+        ("a.b-c_d", "a.b-c_d"),
+        ("", ""),
+    ]:
+        assert sanitize(name) == sanitized, (name, sanitized)
+
+
+@given(st.text())
+def test_any_escaped_name_is_plain_and_decodes_back(name: str) -> None:
+    assert re.fullmatch(r"[A-Za-z0-9._%-]*", sanitize(name))
+    assert unquote(sanitize(name), errors="surrogatepass") == name

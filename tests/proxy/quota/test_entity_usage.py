@@ -18,15 +18,6 @@ def etl() -> Bucket:
     return BrokerQuotas(CONFIG).bucket(QuotaKind.PRODUCE, principal="bob", client_id="etl", now_ms=NOW_MS)
 
 
-def test_waits_that_overlap_count_once_in_the_throttle_time() -> None:
-    bucket = etl()
-
-    for after_ms, wait_ms in ((0, 100), (50, 100), (60, 20)):
-        bucket.throttled(wait_ms, now_ms=NOW_MS + after_ms)
-
-    assert (bucket.throttling.requests, bucket.throttling.time_ms) == (3, 150)
-
-
 def test_usage_before_a_change_is_divided_by_the_limit_of_then() -> None:
     bucket = etl()
     bucket.charge(500, now_ms=NOW_MS)

@@ -16,11 +16,6 @@ def alone(elapsed_ns: int, *, waits: bool = False, parallel: int = 1) -> int:
     return clock.end(service, now_ns=7 * MS + elapsed_ns).worked_ns
 
 
-def test_one_fifth_of_a_single_request_is_work() -> None:
-    assert alone(100 * US) == 20 * US
-    assert alone(100 * US, parallel=8) == 20 * US
-
-
 def test_concurrent_requests_share_work_but_not_hand_over() -> None:
     clock = ServiceClock()
     services = [clock.begin(may_wait=False, now_ns=0) for _ in range(4)]

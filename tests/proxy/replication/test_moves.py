@@ -38,9 +38,10 @@ def listed(rate: float) -> Replication:
     return Replication(leader_rate=rate, leader_replicas=TO_TOPIC, follower_replicas={})
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("rate", [200_000, 5_000_000])
-@pytest.mark.parametrize(("batch_bytes", "partitions"), [(16_000, 1), (16_000, 7), (60_000, 3)])
+@pytest.mark.parametrize(
+    ("version", "rate", "batch_bytes", "partitions"),
+    [(3, 200_000, 16_000, 7), (3, 5_000_000, 60_000, 3), (11, 5_000_000, 16_000, 1), (17, 200_000, 60_000, 3)],
+)
 def test_a_move_has_the_rate_of_its_limit(version: int, rate: int, batch_bytes: int, partitions: int) -> None:
     count = 30 * rate // batch_bytes // partitions + 2
     logs: dict[Place, tuple[int, int]] = {("moving", number): (batch_bytes, count) for number in range(partitions)}
@@ -54,7 +55,7 @@ def test_a_move_has_the_rate_of_its_limit(version: int, rate: int, batch_bytes: 
 
 @pytest.mark.parametrize(
     ("partitions", "size_bytes", "batches"),
-    [(400, 15_000, 1), (400, 1_000, 15), (40, 15_000, 40), (2_000, 3_000, 1), (1_000, 15_000, 1)],
+    [(400, 1_000, 15), (40, 15_000, 40), (1_000, 15_000, 1)],
 )
 def test_small_partitions_catch_up_at_the_rate_over_a_slow_link(partitions: int, size_bytes: int, batches: int) -> None:
     """The records of 1,000 × 15 kB do not fit into the first response, so some partitions are seen without records."""
@@ -134,7 +135,7 @@ def test_move_ends_with_all_partitions_in_sync() -> None:
     assert follower.requests - requests <= 21, "in sync it polls as ever"
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [3, 17])
 def test_a_limit_that_is_lifted_is_gone_with_the_next_fetch(version: int) -> None:
     logs = {MOVING: (100_000, 1_000)}
     move = Move(version, logs, limited(200_000))
@@ -146,7 +147,7 @@ def test_a_limit_that_is_lifted_is_gone_with_the_next_fetch(version: int) -> Non
     assert follower.offsets[MOVING] == 1_000
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [3, 17])
 def test_a_rate_that_changes_takes_effect_within_a_second(version: int) -> None:
     logs = {MOVING: (10_000, 3_000)}
     move = Move(version, logs, limited(1_000))
@@ -273,9 +274,7 @@ def test_sessions_are_left_while_a_limit_holds_and_taken_up_afterwards(version: 
     assert follower.offsets[MOVING] == 60
 
 
-@pytest.mark.parametrize(
-    ("rate", "share"), [(900_000, 0.17), (1_000_000, 0.06), (1_100_000, 0.17), (3_500_000, 0.045), (5_000_000, 0.015)]
-)
+@pytest.mark.parametrize(("rate", "share"), [(900_000, 0.17), (1_000_000, 0.06), (5_000_000, 0.015)])
 def test_leader_reads_few_bytes_in_vain(rate: int, share: float) -> None:
     """``docs/explanation/replication.md`` promises at most one batch for each fetch, and ten fetches a second."""
     logs = {("moving", number): (16_000, 2_000) for number in range(4)}

@@ -8,13 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_quota_proxy.config.addresses import parse_ip
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Shaping
+from kafka_quota_proxy.config.ramp import Ramp
+from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.strict_json import StrictJsonError, parse_json
+from kafka_quota_proxy.config.terms import NO_TERMS, Terms
 from kafka_quota_proxy.proxy.rules.codec import (
     JsonFormError,
+    decode_entity,
+    decode_rule,
+    encode_entity,
+    encode_rule,
     read_changes,
     read_results,
     read_rules,
 )
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, keys_of
 
 P = "producer_byte_rate"
 
@@ -91,3 +101,93 @@ def test_any_bytes_are_read_or_refused_with_a_message(data: bytes) -> None:
             reads(data)
     with suppress(JsonFormError, StrictJsonError):
         read_changes(parse_json(data))
+
+
+NAMES = st.one_of(st.just(DEFAULT), st.text(min_size=1, max_size=8))
+ENTITIES = st.one_of(
+    st.builds(Entity, NAMES, st.one_of(st.none(), NAMES), st.none()),
+    st.builds(Entity, st.none(), NAMES, st.none()),
+    st.builds(Entity, st.none(), st.none(), st.just(DEFAULT) | st.ip_addresses().map(str).map(parse_ip)),
+)
+LIMITS = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+TERMS = st.sampled_from(
+    [
+        NO_TERMS,
+        Terms(enforcement=Enforcement.OBSERVE, shaping=Shaping.PACED, expires_ms=1_800_000_000_000),
+        Terms(
+            schedule=Schedule(
+                time_zone="Europe/Berlin", days=frozenset({0, 5}), begin_minute=1, otherwise=(("connections", 1),)
+            ),
+            ramp=Ramp(start=(("producer_byte_rate", 5.0),), begins_ms=1_800_000_000_000, over_ms=1_000, steps=3),
+        ),
+    ]
+)
+ALICE = Entity("alice")
+
+
+@given(data=st.data(), entity=ENTITIES, terms=TERMS)
+def test_rule_that_was_written_is_read(data: st.DataObject, entity: Entity, terms: Terms) -> None:
+    limits = data.draw(st.dictionaries(st.sampled_from(sorted(keys_of(entity))), LIMITS, min_size=1))
+    rule = StoredRule(limits=limits, terms=terms)
+
+    assert decode_entity(encode_entity(entity).encode()) == entity
+    assert decode_rule(entity, encode_rule(rule).encode()) == rule
+
+
+def test_rule_is_written_as_the_api_has_it() -> None:
+    rule = StoredRule(limits={"producer_byte_rate": 5.0}, terms=Terms(expires_ms=1_800_000_000_000))
+
+    assert encode_entity(Entity("alice", DEFAULT)) == '{"user":"alice","client-id":null}'
+    assert encode_rule(rule) == '{"limits":{"producer_byte_rate":5.0},"terms":{"expires":"2027-01-15T08:00:00Z"}}'
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        None,
+        7,
+        [],
+        {},
+        {"topic": "t"},
+        {"user": ""},
+        {"user": 7},
+        {"ip": "::1", "user": "a"},
+        {"ip": "host.example"},
+        {"ip": "::0001"},
+    ],
+)
+def test_other_json_is_not_an_entity(names: object) -> None:
+    with pytest.raises(JsonFormError):
+        decode_entity(json.dumps(names).encode())
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (None, "a rule has limits, and may have terms"),
+        ([], "a rule has limits, and may have terms"),
+        ({}, "a rule has limits, and may have terms"),
+        ({"limits": {"producer_byte_rate": 1.0}, "more": 1}, "a rule has limits, and may have terms"),
+        ({"limits": None}, "a rule has no limits"),
+        ({"limits": 7}, "a rule has no limits"),
+        ({"limits": {}}, "a rule has no limits"),
+        ({"limits": {"connection_creation_rate": 1.0}}, "'connection_creation_rate' is not a key of user alice"),
+        *(
+            ({"limits": {"producer_byte_rate": value}}, "producer_byte_rate is not a number above 0")
+            for value in (None, "1", True, 0, -1.0, [1.0])
+        ),
+        (
+            {"limits": {"producer_byte_rate": 1.0}, "terms": {"expires": "soon"}},
+            "terms of user alice: expires: 'soon' is not an instant",
+        ),
+    ],
+)
+def test_other_json_is_not_a_rule(rule: object, message: str) -> None:
+    with pytest.raises(JsonFormError, match=message):
+        decode_rule(ALICE, json.dumps(rule).encode())
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_other_bytes_are_not_json(data: bytes) -> None:
+    with pytest.raises(JsonFormError, match="not JSON"):
+        decode_entity(data)

@@ -1,19 +1,27 @@
-"""Tests entities and their names in Kafka's protocol."""
+"""Tests entities: their names, their texts, and what became of a change of each."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT
+from kafka_quota_proxy.config.quota_kinds import parse_limit
+from kafka_quota_proxy.config.terms import Terms
+from kafka_quota_proxy.protocol.client_quotas import Alteration, Altered, Op
 from kafka_quota_proxy.proxy.rules.model import (
     CLIENT_KEYS,
     IP_KEYS,
+    Change,
     Entity,
+    StoredRule,
     entity_of,
     is_known,
     keys_of,
     names_of,
 )
+from kafka_quota_proxy.proxy.rules.outcome import outcomes
+from kafka_quota_proxy.proxy.rules.text import in_order, shown_entity, shown_limit, shown_limits
+from tests.support.quota_rules import names
 
 NAMES = st.one_of(st.none(), st.text(min_size=1, max_size=8))
 
@@ -61,3 +69,59 @@ def test_v62_addresses_have_one_key_and_all_others_four(entity: Entity, keys: ob
 )
 def test_host_names_and_other_types_have_no_rules(names: dict[str, str | None], expected: bool) -> None:
     assert is_known(names) is expected
+
+
+P = "producer_byte_rate"
+ALICE = (("user", "alice"),)
+OLD, NEW = StoredRule(limits={P: 1.0}), StoredRule(limits={P: 2.0}, terms=Terms(expires_ms=1))
+
+
+def test_each_entity_has_one_outcome() -> None:
+    bob, nobody = (("user", "bob"),), (("group", "x"),)
+    asked = [Alteration(one, (Op(P, 2.0),)) for one in (ALICE, bob, ALICE, nobody)]
+    results = [Altered(42, "twice", ALICE), Altered(0, None, bob), Altered(42, "unknown", nobody)]
+    changes = [Change(Entity("alice"), NEW)]
+
+    alice, of_bob, unknown = outcomes(asked, results, changes, {Entity("alice"): OLD, Entity("bob"): OLD}, {})
+
+    assert (alice.old, alice.new, alice.error_code) == (OLD, NEW, 42)
+    assert (of_bob.old, of_bob.new, of_bob.error_code) == (OLD, OLD, 0)
+    assert (unknown.old, unknown.new, unknown.error_message) == (None, None, "unknown")
+
+
+P, C, R = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
+
+
+@pytest.mark.parametrize(
+    ("entity", "shown"),
+    [
+        (Entity("alice", DEFAULT), "user alice, client-id <default>"),
+        (Entity(DEFAULT), "user <default>"),
+        (Entity("<default>"), 'user "<default>"'),
+        (Entity("a, client-id b"), 'user "a, client-id b"'),
+        (Entity("CN=né"), "user CN=né"),
+        (Entity("\x1b[31m"), 'user "\\u001b[31m"'),
+        (Entity(ip="10.0.0.7"), "ip 10.0.0.7"),
+    ],
+)
+def test_entities_are_written_distinctly(entity: Entity, shown: str) -> None:
+    assert shown_entity(entity) == shown
+
+
+@given(names, names)
+def test_control_characters_of_names_are_escaped(user: str, client_id: str) -> None:
+    assert shown_entity(Entity(user, client_id)).isprintable()
+
+
+@given(st.floats(1e-12, 2**31 - 1) | st.integers(1, 2**53).map(float))
+def test_written_limit_reads_back_exactly(value: float) -> None:
+    for key in (P, R):
+        if key == P or value <= 2**31 - 1:
+            assert parse_limit(key, shown_limit(key, value)) == value
+
+
+def test_limits_are_in_the_order_of_the_documentation() -> None:
+    limits = {R: 12.5, "new_key": 1.0, C: 1e6, P: float(2**63 - 1)}
+
+    assert [key for key, _ in in_order(limits)] == [P, C, R, "new_key"]
+    assert shown_limits(StoredRule(limits=limits)) == (f"{P}=9223372036854775807 {C}=1MB {R}=12.5 new_key=1")

@@ -1,7 +1,6 @@
 """Tests a proxy that follows the rules of a quota topic, at its start, while it runs, and after a reload."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -136,26 +135,3 @@ async def test_a_topic_that_would_be_read_through_this_proxy_is_not_waited_for(
 
     assert "cannot be read: its leader is this proxy; " in caplog.text
     assert "kafka://k:9092/store: not read to its end: clients are served with what is known" in caplog.text
-
-
-@on_uvloop
-async def test_after_a_reload_the_file_overrules_the_topic(events: list[ReaderEvent]) -> None:
-    events += [ReadingBegan(), LIMIT, EndReached()]
-    of_file = QuotaRule(client_id="etl", producer_byte_rate=5.0, source="f.yaml:1")
-    other = QuotaRule(client_id="other", producer_byte_rate=6.0, source="f.yaml:2")
-    of_topic = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, source="kafka://store@4")
-    async with stub_broker(answers) as broker:
-        config = config_to(broker)
-        server = Server(config)
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
-        (upstream,) = server.brokers.upstreams
-        for quotas in ((other,), (of_file, other), ()):
-            # A reload does not change which topic is read.
-            server.apply(replace(config, quotas=quotas, quotas_from=None))
-
-            wanted = quotas if of_file in quotas else (*quotas, of_topic)
-            assert server.config.quotas == quotas
-            assert set(upstream.quotas.produce.table.rules()) == set(wanted)
-            assert server.config.quotas_from == SETTINGS
-        await stopped(server, end)

@@ -9,7 +9,6 @@ from time import perf_counter_ns
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.serial import entity_reader
 
 from kafka_quota_proxy.config.model import DEFAULT, Address, Enforcement, QuotaRule
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
@@ -18,7 +17,7 @@ from kafka_quota_proxy.protocol.node_endpoints import has_no_endpoints
 from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED, MOVED, READABLE, Addresses
 from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
-from tests.support.frames import api_versions_response, fetch_response, framed, request_header
+from tests.support.frames import api_versions_response, framed, request_header
 from tests.support.wire import Wire
 
 PRODUCE, FETCH, METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER, SHARE_FETCH = 0, 1, 3, 10, 60, 78
@@ -63,12 +62,6 @@ def _asked(wire: Wire, api_key: int, version: int, *, correlation_id: int = 1) -
     header = request_header(api_key, version, correlation_id, "etl", is_flexible=is_flexible)
     body = b"\0\0\x01\0\0\0\0" + bytes(40)
     wire.client(framed(header + body))
-
-
-def _decoded(frame: bytes, kind: Untyped) -> Untyped:
-    _, header_bytes = entity_reader(kind.__header_schema__)(frame, 4)
-    message, _ = entity_reader(kind)(frame, 4 + header_bytes)
-    return message
 
 
 @pytest.mark.parametrize(("api_key", "version"), APIS)
@@ -235,15 +228,6 @@ def test_unreadable_response_is_not_forwarded(api_key: int) -> None:
         wire.broker(framed((1).to_bytes(4) + b"\x7f" * 50))
 
     assert wire.to_client() == b""
-
-
-def test_old_fetch_version_is_forwarded_unchanged() -> None:
-    wire = Wire(addresses=Told().addresses)
-    _asked(wire, FETCH, 11)
-    response = fetch_response(version=11, size_bytes=100_000)
-
-    assert wire.broker(response[:50_000]) == response[:50_000]
-    assert wire.broker(response[50_000:]) == response[50_000:]
 
 
 def test_only_readable_versions_are_offered() -> None:

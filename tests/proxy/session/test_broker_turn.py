@@ -9,7 +9,6 @@ from kafka_quota_proxy.protocol.client_quotas import DescribeRequest
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     ASKS_FROM_BYTES,
     POLL_GRACE_US,
-    UPLOAD_GRACE_US,
 )
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL
 from kafka_quota_proxy.proxy.rules.api import Administration, Ticket
@@ -17,7 +16,6 @@ from kafka_quota_proxy.proxy.rules.outcome import Origin
 from tests.simulation.wire.fetch import FetchedPartition, FetchedTopic
 from tests.simulation.wire.fetch import response as written_response
 from tests.support.frames import (
-    api_versions_response,
     fetch_request,
     fetch_response,
     framed,
@@ -168,45 +166,6 @@ def test_fetch_without_max_wait_queues_like_other_requests() -> None:
     assert second.client(at_once) == b""
 
 
-def test_stalled_upload_frees_its_slot() -> None:
-    crowd = Crowd()
-    first, second, _ = crowd.wires
-    request = produce_request(1, size_bytes=2 * ASKS_FROM_BYTES)
-    first.client(request[:ASKS_FROM_BYTES])
-    second.client(other_request(2))
-
-    crowd.wait(UPLOAD_GRACE_US // 1_000)
-    assert crowd.granted() == [second]
-
-    assert first.client(request[ASKS_FROM_BYTES:]) == request[ASKS_FROM_BYTES:]
-    assert first.broker(produce_response(1)) == produce_response(1)
-    assert first.session.is_idle
-
-
-def test_client_that_disconnects_while_queued_uses_no_turn() -> None:
-    crowd = Crowd()
-    first, second, third = crowd.wires
-    first.client(produce_request(1))
-    second.client(produce_request(2))
-    third.client(produce_request(3))
-
-    second.session.close(now_ms=second.now_ms, has_passed=False)
-    first.broker(produce_response(1))
-
-    assert crowd.granted() == [third]
-
-
-def test_client_that_disconnects_while_served_frees_its_slot() -> None:
-    crowd = Crowd()
-    first, second, _ = crowd.wires
-    first.client(produce_request(1))
-    second.client(produce_request(2))
-
-    first.session.close(now_ms=first.now_ms, has_passed=True)
-
-    assert crowd.granted() == [second]
-
-
 def test_draining_connection_does_not_keep_a_slot() -> None:
     crowd = Crowd()
     first, second, third = crowd.wires
@@ -222,17 +181,6 @@ def test_draining_connection_does_not_keep_a_slot() -> None:
     assert crowd.granted() == [third]
 
 
-def test_handshakes_do_not_wait() -> None:
-    crowd = Crowd()
-    first, second, _ = crowd.wires
-    first.client(produce_request(1))
-    request = other_request(2, api_key=ApiKey.API_VERSIONS, version=0)
-
-    assert second.client(request) == request
-    assert second.broker(api_versions_response(2))
-    assert crowd.dispatcher.in_flight == 1
-
-
 def test_identity_is_the_user_or_for_anonymous_the_address() -> None:
     crowd = Crowd(slots=10)
     first, second, third = crowd.wires
@@ -243,23 +191,6 @@ def test_identity_is_the_user_or_for_anonymous_the_address() -> None:
         wire.broker(produce_response(1))
 
     assert {one.identity for one in crowd.scheduler.top(10)} == {"etl@10.0.0.1", "etl@10.0.0.2", "alice"}
-
-
-def test_cost_provider_gets_the_times_of_a_request() -> None:
-    crowd = Crowd()
-    first, second, _ = crowd.wires
-    first.client(produce_request(1))
-    second.client(fetch_request(2))
-    crowd.wait(5)
-    first.broker(produce_response(1))
-    second.resume()
-    crowd.granted()
-    crowd.wait(7)
-    second.broker(fetch_response(2))
-
-    produce, fetch = crowd.cost.done
-    assert (produce.api_key, produce.queue_us, produce.elapsed_us) == (ApiKey.PRODUCE, 0, 5_000)
-    assert (fetch.api_key, fetch.queue_us, fetch.elapsed_us) == (ApiKey.FETCH, 5_000, 7_000)
 
 
 class NoHurry:
@@ -334,14 +265,3 @@ def test_request_before_a_partial_produce_without_acks_is_timed() -> None:
     first.broker(other_response(2))
 
     assert crowd.cost.done[-1].elapsed_us == 5_000_000
-
-
-def test_parked_requests_are_counted_by_api() -> None:
-    crowd = Crowd()
-    first = crowd.wires[0]
-    apis = ApiKey.OFFSET_COMMIT, ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT
-    first.client(*(other_request(number, api_key=api_key, version=3) for number, api_key in enumerate(apis)))
-
-    first.broker(other_response(0))
-
-    assert crowd.stats.parked == {ApiKey.JOIN_GROUP: 1}

@@ -69,16 +69,6 @@ def test_produces_behind_a_refused_one_are_refused_even_if_there_is_room() -> No
     assert last.client(whole_produce(5)) == whole_produce(5)
 
 
-def test_pipelined_produces_are_refused_in_order() -> None:
-    crowd = Crowd(clients=50, capacity=40, is_backoff_enabled=True)
-    full(crowd)
-    last = crowd.wires[-1]
-
-    assert last.client(whole_produce(1) + whole_produce(2) + whole_produce(3)) == b""
-
-    assert answered(last.to_client()) == [(1, 19, 500), (2, 19, 500), (3, 19, 500)]
-
-
 def test_produce_behind_a_refused_one_is_refused_once_complete() -> None:
     _, last = refused()
     large = whole_produce(2, size_bytes=900_000)
@@ -127,27 +117,6 @@ def test_unrefusable_request_behind_a_refused_produce_waits(request_: bytes) -> 
     assert last.to_broker().startswith(request_)
 
 
-def test_requests_behind_a_refused_fetch_wait() -> None:
-    crowd = Crowd(clients=50, capacity=40, is_backoff_enabled=True)
-    full(crowd)
-    last = crowd.wires[-1]
-
-    assert last.client(whole_fetch(1) + whole_produce(2)) == b""
-    assert last.to_client()
-    assert last.session.state.is_blocked
-    last.wait(499)
-    assert last.to_client() == b""
-
-
-def test_draining_connection_refuses_nothing() -> None:
-    _, last = refused()
-
-    last.session.take_no_more()
-
-    assert last.client(whole_produce(2)) == b""
-    assert last.to_client() == b""
-
-
 @pytest.mark.parametrize("cut", [4, 10, -1])
 def test_refusal_never_overtakes_or_splits_a_response(cut: int) -> None:
     crowd, _ = refused()
@@ -187,15 +156,6 @@ def test_fetch_with_a_replica_id_waits_instead_of_being_refused() -> None:
     assert last.to_client() == b""
     assert last.session.account.muted_until_ms <= last.now_ms
     assert len(crowd.dispatcher.queue) == len(crowd.wires) - 1
-
-
-def test_release_ends_the_wait_behind_a_refusal() -> None:
-    crowd, last = refused()
-    crowd.dispatcher.update(FairCallQueue(), FixedLimit(2_000), last.now_ms * 1_000)
-
-    last.session.release(now_ms=last.now_ms)
-
-    assert last.client(other_request(2)) == other_request(2)
 
 
 def test_refusal_after_release_mutes_no_client() -> None:

@@ -11,7 +11,6 @@ from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.fair_queue.concurrency import VegasLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     ASKS_FROM_BYTES,
-    POLL_GRACE_US,
     UPLOAD_GRACE_US,
 )
 from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest
@@ -78,19 +77,6 @@ def test_login_behind_the_last_request_frees_the_slot(ahead: bytes) -> None:
     assert first.session.is_idle
 
 
-def test_login_behind_join_group_forwards_no_request_without_a_slot() -> None:
-    crowd = Crowd()
-    first, second, _ = crowd.wires
-    first.client(grouped(ApiKey.JOIN_GROUP, 1) + handshake(2))
-    first.broker(other_response(1))
-    first.broker(handshake_response(2))
-    second.client(produce_request(3))
-
-    assert first.client(produce_request(4)) == b""
-    second.broker(produce_response(3))
-    assert crowd.granted() == [first]
-
-
 def test_answered_broker_query_frees_the_slot() -> None:
     crowd = Crowd(QuotaRule(user=DEFAULT, controller_mutation_rate=10.0))
     first, second, _ = crowd.wires
@@ -120,34 +106,6 @@ def test_control_slot_carries_control_requests_only() -> None:
     third.broker(other_response(3), other_response(4))
     assert third.to_broker() == b""
     first.broker(produce_response(1))
-    assert crowd.granted() == [second]
-
-
-def test_control_request_behind_another_request_waits() -> None:
-    crowd = Crowd()
-    first, _, _ = crowd.wires
-
-    assert first.client(produce_request(1), heartbeat(2)) == produce_request(1)
-    first.broker(produce_response(1))
-    assert first.to_broker() == heartbeat(2)
-    assert (crowd.dispatcher.control_in_flight, crowd.dispatcher.in_flight) == (1, 0)
-
-
-@pytest.mark.parametrize(
-    "behind",
-    [
-        pytest.param(other_request(2), id="whole"),
-        pytest.param(produce_request(2, size_bytes=10_000)[:5_000], id="half"),
-    ],
-)
-def test_poll_frees_its_slot_with_requests_behind_it(behind: bytes) -> None:
-    crowd = Crowd()
-    first, second, _ = crowd.wires
-    first.client(fetch_request(1), behind)
-    second.client(other_request(3))
-
-    crowd.wait(POLL_GRACE_US // 1_000)
-
     assert crowd.granted() == [second]
 
 
@@ -349,37 +307,6 @@ def test_client_that_does_not_read_holds_no_slot_and_sends_no_more() -> None:
     assert first.resume() == other_request(4)
     first.broker(other_response(4))
     assert crowd.dispatcher.in_flight == 0
-
-
-def test_turn_of_a_client_that_does_not_read_goes_to_the_next() -> None:
-    crowd = Crowd()
-    first, second, third = crowd.wires
-    for number, wire in enumerate(crowd.wires):
-        wire.client(other_request(number))
-    second.session.pause_answers()
-
-    first.broker(other_response(0))
-    assert crowd.granted() == [second]
-    assert second.resume() == b""
-    assert crowd.granted() == [third]
-    third.resume()
-    third.broker(other_response(2))
-    second.session.resume_answers()
-    assert second.resume() == other_request(1)
-
-
-def test_unused_turn_goes_to_the_next_client() -> None:
-    crowd = Crowd()
-    first, second, third = crowd.wires
-    for number, wire in enumerate(crowd.wires):
-        wire.client(other_request(number))
-    first.broker(other_response(0))
-
-    second.session.pause_answers()  # it has a slot, and does not know yet
-    second.session.resume_answers()
-    assert second.resume() == b""
-    assert crowd.granted() == [third]
-    assert crowd.dispatcher.in_flight == 1
 
 
 def test_client_that_does_not_read_sends_no_more_under_request_percentage() -> None:

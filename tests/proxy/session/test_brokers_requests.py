@@ -5,7 +5,7 @@ As in Kafka's ``KafkaApis``, requests that the cluster authorises are exempt, an
 
 import pytest
 
-from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
@@ -134,40 +134,6 @@ def test_flood_of_handshakes_behind_a_login_waits() -> None:
 
     assert wire.muted_for_ms == 200
     assert wire.bucket("request_rate").requests == 51
-
-
-def test_flood_of_handshakes_is_charged_for_its_time() -> None:
-    wire = Wire(TEN_PERCENT)
-    log_in(wire, plain("alice"))
-
-    wire.client(handshake_request("PLAIN"))
-    wire.wait(1)
-    wire.broker(handshake_response(error_code=ILLEGAL_SASL_STATE))
-
-    assert 200_000 <= wire.bucket("request").amount < 250_000
-    assert wire.listening.service.served == 0
-
-
-def test_delay_holds_the_response_to_a_handshake_over_the_limit() -> None:
-    wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=0.05), enforcement=Enforcement.DELAY)
-    log_in(wire, plain("alice"))
-    wire.client(handshake_request("PLAIN"))
-    answer = handshake_response(error_code=ILLEGAL_SASL_STATE)
-
-    assert wire.broker(answer) == b""
-    wire.wait(60_000)
-
-    assert wire.to_client() == answer
-
-
-@pytest.mark.parametrize("shaping", list(Shaping))
-def test_login_is_not_charged(shaping: Shaping) -> None:
-    wire = Wire(FIVE_A_SECOND, TEN_PERCENT, shaping=shaping)
-
-    log_in(wire, plain("alice"))
-
-    for kind in ("request", "request_rate"):
-        assert (wire.bucket(kind).requests, wire.bucket(kind).in_flight) == (0, 0)
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -1,10 +1,14 @@
-"""Tests that a request waits for room in its bucket."""
+"""Tests that a request waits for room in its bucket, and what is charged of requests without a response."""
 
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
+from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT
 from tests.support.frames import (
+    fetch_request,
+    fetch_response,
     other_request,
+    other_response,
     produce_request,
     produce_response,
 )
@@ -75,3 +79,94 @@ def test_a_client_that_stalls_within_a_huge_request_blocks_others_for_25_seconds
     assert other.client(produce_request(2)) == b""
     other.wait(800)  # at the pace of the quota
     assert other.to_broker() == produce_request(2)
+
+
+FIVE_A_SECOND = QuotaRule(client_id=DEFAULT, request_rate=5.0)
+
+
+def test_produce_without_acks_is_counted_once_forwarded() -> None:
+    wire = Wire(FIVE_A_SECOND)
+    request = produce_request(acks=0)
+    for _ in range(50):
+        wire.client(request)
+    assert wire.muted_for_ms == 0
+
+    wire.client(request[:-1])
+    assert wire.bucket("request_rate").requests == 50
+    wire.client(request[-1:])
+
+    assert wire.bucket("request_rate").requests == 51
+    assert wire.muted_for_ms == 200
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+def test_produce_without_acks_that_is_cut_off_is_not_counted(says_so: bool) -> None:
+    wire = Wire(FIVE_A_SECOND)
+    wire.client(produce_request(acks=0)[:-1])
+
+    if says_so:
+        wire.session.receive_end_from_client()
+    wire.session.close(now_ms=wire.now_ms, has_passed=True)
+
+    bucket = wire.bucket("request_rate")
+    assert (bucket.requests, bucket.in_flight) == (0, 0)
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_produce_without_acks_is_charged_only_if_the_broker_is_connected(is_connected: bool) -> None:
+    wire = Wire(FIVE_A_SECOND)
+    wire.session.await_broker()
+    request = produce_request(acks=0)
+    wire.client(request, request)
+    buckets = [wire.bucket(), wire.bucket("request_rate")]
+    assert [bucket.amount for bucket in buckets] == [0, 0]
+    assert [bucket.in_flight for bucket in buckets] == [2 * (len(request) - 4), 2]
+
+    if is_connected:
+        wire.session.connect_broker(now_ms=wire.now_ms)
+    else:
+        wire.session.close(now_ms=wire.now_ms, has_passed=False)
+
+    assert [bucket.amount for bucket in buckets] == ([2 * (len(request) - 4), 2] if is_connected else [0, 0])
+    assert [bucket.in_flight for bucket in buckets] == [0, 0]
+
+
+def test_requests_are_pipelined_and_answered_in_order() -> None:
+    wire = Wire()
+    requests = [produce_request(1), fetch_request(2), other_request(3), produce_request(4)]
+    responses = [produce_response(1), fetch_response(2), other_response(3), produce_response(4)]
+
+    assert wire.client(b"".join(requests)) == b"".join(requests)
+    assert wire.broker(*responses) == b"".join(responses)
+    assert wire.session.is_idle
+
+
+def test_lost_broker_returns_reservations() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=4_000))
+
+    wire.session.close(now_ms=wire.now_ms, has_passed=False)
+
+    assert wire.bucket().in_flight == 0
+    assert wire.bucket().amount == 0
+
+
+@pytest.mark.parametrize("acks_of_the_last", [0, 1])
+def test_client_that_disconnects_early_is_charged_for_complete_requests(acks_of_the_last: int) -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=1_000), produce_request(2, acks=acks_of_the_last, size_bytes=2_000)[:500])
+
+    wire.session.close(now_ms=wire.now_ms, has_passed=True)
+
+    assert wire.bucket().in_flight == 0
+    assert wire.bucket().amount == 1_000
+
+
+def test_requests_in_flight_are_bounded() -> None:
+    wire = Wire()
+
+    passed = wire.client(b"".join(other_request(number) for number in range(10_000)))
+
+    assert passed == b"".join(other_request(number) for number in range(MAX_IN_FLIGHT))
+    wire.broker(other_response(0))
+    assert wire.to_broker() == other_request(MAX_IN_FLIGHT)

@@ -15,24 +15,6 @@ from tests.support.wire import Wire
 A_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=1_000.0)
 
 
-def test_produce_and_fetch_charge_buckets_of_their_own() -> None:
-    account = Wire(A_RULE).session.account
-
-    assert account.produce_bucket(b"etl", 0).limit == 500.0
-    assert account.fetch_bucket(b"etl", 0).limit == 1_000.0
-
-
-def test_a_bucket_is_looked_up_once() -> None:
-    wire = Wire(A_RULE)
-    account = wire.session.account
-    bucket = account.produce_bucket(b"etl", 0)
-
-    wire.listening.quotas.produce._buckets._by_tags.clear()
-
-    assert account.produce_bucket(b"etl", 0) is bucket
-    assert account.produce_bucket(b"other", 0) is not bucket
-
-
 def test_a_bucket_that_expired_is_looked_up_again() -> None:
     wire = Wire(A_RULE)
     account = wire.session.account
@@ -53,13 +35,6 @@ def test_login_changes_the_bucket_and_a_second_login_keeps_it() -> None:
 
     assert (before.tags.user, bucket.tags.user) == ("ANONYMOUS", "alice")
     assert account.produce_bucket(b"etl", 0) is bucket
-
-
-def test_a_client_id_that_is_no_text_has_a_bucket_of_its_own() -> None:
-    account = Wire(A_RULE).session.account
-
-    assert account.produce_bucket(b"\xff", 0) is not account.produce_bucket(b"\xfe", 0)
-    assert account.produce_bucket(b"\xff", 0).tags.client_id == "\\xff"
 
 
 @pytest.mark.parametrize(
@@ -104,15 +79,6 @@ def test_a_line_that_everybody_has_left_adds_nothing_to_the_throttle_time() -> N
     assert account.throttle(bucket, 2_000, now_ms=wire.now_ms) == 2_000
 
 
-def test_a_fetch_that_is_put_off_counts_as_throttled_by_the_rule() -> None:
-    wire = Wire(A_RULE)
-    account = wire.session.account
-    bucket = account.fetch_bucket(b"etl", wire.now_ms)
-
-    assert account.put_off(bucket, 300, now_ms=wire.now_ms) == 300
-    assert wire.listening.quotas.rules.throttle_times[bucket.kind].by_entity == {(None, DEFAULT): 300}
-
-
 @pytest.mark.parametrize("enforcement", Enforcement)
 def test_log_gets_each_throttle_with_the_address_and_the_usage_before_it(enforcement: Enforcement) -> None:
     wire = Wire(A_RULE, enforcement=enforcement)
@@ -130,35 +96,6 @@ def test_log_gets_each_throttle_with_the_address_and_the_usage_before_it(enforce
     )  # fmt: skip
     gained = bucket.usage.minus(recent.usage_before)
     assert gained.throttled_requests + gained.observed_throttled_requests == 2
-
-
-def test_log_gets_a_fetch_that_is_put_off_with_the_usage_before_it() -> None:
-    wire = Wire(A_RULE)
-    account = wire.session.account
-    bucket = account.fetch_bucket(b"etl", wire.now_ms)
-
-    account.put_off(bucket, 2_000, now_ms=wire.now_ms)
-    (recent,) = wire.listening.counters.newly_throttled.values()
-
-    assert recent.until_ms == wire.now_ms + 2_000
-    assert bucket.usage.minus(recent.usage_before).throttle_time_ms == 2_000
-
-
-def test_a_longer_mute_stays() -> None:
-    wire = Wire(A_RULE)
-
-    wire.session.account.mute(3_000, now_ms=wire.now_ms)
-    wire.session.account.mute(1_000, now_ms=wire.now_ms)
-
-    assert wire.muted_for_ms == 3_000
-
-
-def test_enforcement_of_the_rule_wins_over_the_listener() -> None:
-    rule = QuotaRule(client_id="etl", producer_byte_rate=500.0, enforcement=Enforcement.OBSERVE)
-    account = Wire(rule, enforcement=Enforcement.DELAY).session.account
-
-    assert account.observes(account.produce_bucket(b"etl", 0))
-    assert account.enforcement(account.produce_bucket(b"other", 0)) is Enforcement.DELAY
 
 
 @pytest.mark.parametrize(
@@ -206,27 +143,6 @@ def test_bucket_in_flight_is_held_once() -> None:
     assert account.stale_buckets == [one]
     close(wire)
     assert one.holders == 0
-
-
-def test_buckets_are_made_on_the_first_request() -> None:
-    wire = Wire(A_RULE)
-
-    wire.session.account.produce_bucket(b"etl", 0)
-
-    assert [len(manager) for manager in wire.listening.quotas.managers] == [1, 0, 0, 0, 0]
-
-
-def test_a_long_client_id_is_looked_up_for_each_request_and_not_kept() -> None:
-    wire = Wire(A_RULE)
-    account = wire.session.account
-    long = b"x" * 32_767
-
-    bucket = account.produce_bucket(long, 0)
-    assert account.produce_bucket(long, 0) is bucket
-    account.release_stale((), now_ms=0)
-
-    assert bucket.holders == 1
-    assert account._client_id is None
 
 
 NAMES = st.sampled_from([b"one", b"two", b"three", b"four", b"five"])
@@ -309,12 +225,6 @@ def test_observed_connection_limit_refuses_nothing() -> None:
         assert [account.refusal for account in accounts] == [""] * 5
         assert wire.listening.counters.observed_connections == 3
         assert wire.listening.quotas.connections.open_now() == {(ANONYMOUS, ""): 5}
-
-
-def test_connection_rule_enforcement_wins_over_the_listener() -> None:
-    wire = Wire(replace(TWO, enforcement=Enforcement.RESPOND), enforcement=Enforcement.OBSERVE)
-
-    assert [bool(counted(wire.listening).refusal) for _ in range(3)] == [False, False, True]
 
 
 @pytest.mark.parametrize(

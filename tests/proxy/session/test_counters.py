@@ -1,4 +1,8 @@
-"""Tests the counters of a listener, and that clients cannot create labels without bound."""
+"""Tests what a listener counts of its clients."""
+
+from __future__ import annotations
+
+import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
@@ -13,6 +17,8 @@ from kafka_quota_proxy.proxy.session.counters import (
     UNKNOWN_USER,
     Counters,
 )
+from tests.support.attack_world import Client, World
+from tests.support.frames import produce_request
 
 
 def test_there_is_a_counter_of_frames_for_every_known_api() -> None:
@@ -90,3 +96,16 @@ def test_throttled_clients_and_their_addresses_are_bounded() -> None:
 
     assert list(counters.newly_throttled) == buckets[:-5]
     assert len(counters.newly_throttled[buckets[0]].hosts) == MAX_HOSTS
+
+
+@pytest.mark.parametrize(
+    ("client_id", "version", "is_kept"), [("etl", 7, True), ("e" * 2_000, 7, False), ("etl", 99, False)]
+)
+def test_profile_is_kept(client_id: str, version: int, is_kept: bool) -> None:
+    client = Client(World(QuotaRule(client_id="etl", producer_byte_rate=1e6)))
+
+    client.send(produce_request(client_id=client_id, version=version, size_bytes=4_000))
+
+    profile = client.session.state.requests.profile
+    assert (profile is not None) == is_kept
+    assert profile is None or profile.client_id == client_id.encode()

@@ -1,15 +1,16 @@
-"""Time pays what a client owes, at the rate of its limit, and nothing else does."""
+"""Time pays what a client owes, at the rate of its limit, and nothing else does: bytes, requests and observed ones."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
+from dataclasses import replace
+from itertools import count, pairwise
 
 import pytest
 
-from kafka_quota_proxy.config.model import QuotaRule, Shaping
+from kafka_quota_proxy.config.model import Enforcement, QuotaRule, Shaping
 from tests.support.attack_world import START_MS, Client, World
-from tests.support.frames import FETCH, PRODUCE, fetch_request, produce_request
+from tests.support.frames import FETCH, PRODUCE, fetch_request, other_request, produce_request
 
 _RATE = 100_000
 
@@ -93,3 +94,106 @@ def test_reloads_and_crowds_get_the_quota() -> None:
 
     passed = sum(one.size_bytes for client in clients for one in client.passed if one.api_key == PRODUCE)
     assert 0.97 * 300 * _RATE <= passed <= 1.02 * (300 + 10) * _RATE
+
+
+def _throttled_ms(enforcement: Enforcement, shaping: Shaping, connections: int, size_bytes: int) -> int:
+    rule = QuotaRule(client_id="etl", producer_byte_rate=100_000.0, enforcement=enforcement)
+    world = World(rule, shaping=shaping)
+    world.answer_ms = 20
+    for _ in range(connections):
+        world.repeating(lambda: produce_request(size_bytes=size_bytes))
+    world.run(60)
+    bucket = world.context.quotas.produce.bucket(user="ANONYMOUS", client_id="etl", now_ms=world.now_ms)
+    throttling = bucket.throttling
+    return throttling.observed_time_ms if enforcement is Enforcement.OBSERVE else throttling.time_ms
+
+
+@pytest.mark.parametrize("size_bytes", [20_000, 100_000])
+@pytest.mark.parametrize("connections", [1, 4])
+@pytest.mark.parametrize("shaping", Shaping)
+def test_observed_waits_are_those_of_enforcement(shaping: Shaping, connections: int, size_bytes: int) -> None:
+    enforced_ms, observed_ms = (
+        _throttled_ms(enforcement, shaping, connections, size_bytes)
+        for enforcement in (Enforcement.RESPOND, Enforcement.OBSERVE)
+    )
+
+    assert observed_ms == pytest.approx(enforced_ms, rel=0.03)
+
+
+@pytest.mark.parametrize("connections", [1, 4])
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("shaping", Shaping)
+def test_enforcement_begins_without_the_debt_of_the_time_before(
+    shaping: Shaping, connections: int, *, leaves: bool
+) -> None:
+    rule = QuotaRule(client_id="etl", producer_byte_rate=100_000.0, enforcement=Enforcement.OBSERVE)
+    world = World(rule, shaping=shaping)
+    world.answer_ms = 20
+    clients = [world.repeating(lambda: produce_request(size_bytes=100_000)) for _ in range(connections)]
+    world.run(120)  # fifty times the limit and more
+    if leaves:
+        for one in clients:
+            one.reset()
+    world.change_rules(replace(rule, enforcement=Enforcement.RESPOND))
+    late = Client(world)
+    late.send(produce_request(size_bytes=1_000))
+    world.run(15)  # what windows have counted, and one request
+
+    assert len(late.passed) == 1
+
+
+_HEARTBEAT = 12
+_BURST_S = {Shaping.SAMPLED: 10, Shaping.PACED: 1}
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+@pytest.mark.parametrize(("rate", "connections"), [(2, 300), (1, 600)])
+def test_holds_on_many_connections(rate: int, connections: int, shaping: Shaping) -> None:
+    world = World(QuotaRule(client_id="etl", request_rate=float(rate)), shaping=shaping)
+    clients = [world.repeating(other_request) for _ in range(connections)]
+
+    world.run(60)
+
+    passed = sum(len(client.passed) for client in clients)
+    assert rate * 60 <= passed <= rate * (60 + _BURST_S[shaping]) + 1
+
+
+def test_new_connections_are_no_way_round_it() -> None:
+    world = World(QuotaRule(client_id="etl", request_rate=1.0), shaping=Shaping.PACED)
+    gone: list[Client] = []
+
+    def reconnect() -> None:
+        if gone:
+            gone[-1].reset()
+        gone.append(Client(world))
+        gone[-1].send(other_request())
+
+    world.every(20, reconnect)
+    patient = world.repeating(other_request)
+    world.run(60)
+
+    assert sum(len(client.passed) for client in (*gone, patient)) <= 62
+
+
+def test_everybody_gets_a_turn() -> None:
+    world = World(QuotaRule(client_id="etl", request_rate=10.0), shaping=Shaping.PACED)
+    clients = [world.repeating(other_request) for _ in range(100)]
+
+    world.run(120)
+
+    counts = [len(client.passed) for client in clients]
+    assert min(counts) >= 10
+    assert max(counts) <= 14
+
+
+def test_heartbeats_pass_within_half_a_minute() -> None:
+    world = World(QuotaRule(client_id="etl", request_rate=1.0))
+    for _ in range(50):
+        world.repeating(other_request)
+    member = world.repeating(lambda: other_request(api_key=_HEARTBEAT, version=3))
+
+    world.run(300)
+
+    beats = [one.at_ms for one in member.passed]
+    assert len(beats) >= 10
+    assert max(after - before for before, after in pairwise(beats)) <= 31_000

@@ -7,8 +7,6 @@ from math import isnan
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
-from kafka_quota_proxy.config.principals import Principals
-from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset
@@ -17,7 +15,6 @@ from kafka_quota_proxy.proxy.session import Session
 from tests.protocol.support import kio_messages
 from tests.support.frames import (
     fetch_request,
-    fetch_response,
     framed,
     other_request,
     other_response,
@@ -79,27 +76,6 @@ def test_pipelined_requests_are_reserved_before_they_are_forwarded(shaping: Shap
 
     assert passed.count(b"etl") == allowed
     assert wire.session.state.is_blocked
-
-
-def test_unanswered_request_is_counted_when_its_connection_ends() -> None:
-    wire = Wire(FIVE_A_SECOND)
-    wire.client(*(other_request(number) for number in range(3)))
-
-    wire.session.close(now_ms=wire.now_ms, has_passed=True)
-
-    bucket = wire.bucket("request_rate")
-    assert (bucket.requests, bucket.in_flight) == (3, 0)
-
-
-def test_request_that_never_reached_the_broker_is_not_counted() -> None:
-    wire = Wire(FIVE_A_SECOND)
-    wire.client(other_request(1), other_request(2)[:-1])
-
-    wire.session.receive_end_from_client()
-    wire.session.close(now_ms=wire.now_ms, has_passed=False)
-
-    bucket = wire.bucket("request_rate")
-    assert (bucket.requests, bucket.in_flight) == (0, 0)
 
 
 # -- service time
@@ -184,29 +160,6 @@ def test_time_starts_when_the_whole_request_is_forwarded(is_ahead: bool) -> None
     assert worked_ms(wire) == (10 if is_ahead else 6)
 
 
-def test_time_starts_when_the_broker_is_connected() -> None:
-    wire = Wire(TEN_PERCENT)
-    wire.client(other_request(1))
-    wire.wait(700)
-    wire.session.state.now_ns = wire.now_ms * 1_000_000
-    wire.session.connect_broker(now_ms=wire.now_ms)
-    wire.wait(30)
-    wire.broker(other_response(1))
-
-    assert worked_ms(wire) == 6
-
-
-def test_disconnected_client_is_charged_for_the_time_until_then() -> None:
-    wire = Wire(TEN_PERCENT)
-    wire.client(other_request(1))
-    wire.wait(50)
-    wire.session.state.now_ns = wire.now_ms * 1_000_000
-    wire.session.close(now_ms=wire.now_ms, has_passed=True)
-
-    assert worked_ms(wire) == 10
-    assert wire.listening.service.served == 0
-
-
 def test_request_percentage_allows_no_pipelining() -> None:
     wire = Wire(TEN_PERCENT)
 
@@ -238,16 +191,6 @@ def test_only_the_bucket_with_the_longer_wait_counts_as_throttled(
     assert wire.muted_for_ms == wire.bucket(kind).throttling.time_ms > 0
     assert not isnan(wire.bucket(kind).throttling.average_ms.peek(now_ms=wire.now_ms))
     assert isnan(wire.bucket(other).throttling.average_ms.peek(now_ms=wire.now_ms))
-
-
-def test_fetch_is_charged_for_its_bytes_and_its_time() -> None:
-    wire = Wire(replace(BOTH, limits={**BOTH.limits, "consumer_byte_rate": 1e6}))
-    wire.client(fetch_request(1, max_bytes=1_000_000))
-    wire.wait(40)
-    wire.broker(fetch_response(1))
-
-    assert wire.bucket("fetch").amount == 1_000
-    assert wire.bucket("request").requests == 1
 
 
 def test_observed_rule_does_not_hide_an_enforced_rule() -> None:
@@ -291,46 +234,7 @@ def test_each_response_with_the_field_has_the_throttle_time(api_key: int, versio
     assert wire.muted_for_ms > 1_000_000
 
 
-def test_longer_broker_throttle_time_stays_and_mutes() -> None:
-    wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=0.5))
-    for number in range(5):
-        ask(wire, number)
-    wire.client(other_request(5))
-
-    answer = wire.broker(framed((5).to_bytes(4) + (60_000).to_bytes(4) + bytes(80)))
-
-    assert int.from_bytes(answer[8:12]) == wire.muted_for_ms == 60_000
-
-
-def test_delay_holds_every_response() -> None:
-    wire = Wire(replace(FIVE_A_SECOND, enforcement=Enforcement.DELAY))
-    for number in range(50):
-        ask(wire, number)
-
-    assert ask(wire, 50) == b""
-    wire.wait(199)
-    assert wire.to_client() == b""
-    wire.wait(1)
-    assert wire.to_client()
-
-
 # -- requests that are not charged
-
-
-def test_follower_fetch_charges_no_client_bucket() -> None:
-    wire = Wire(FIVE_A_SECOND, is_inter_broker=True)
-    wire.client(fetch_request(1, replica_id=3))
-    wire.broker(fetch_response(1))
-
-    assert wire.bucket("request_rate").requests == 0
-
-
-def test_exempt_user_is_counted_and_not_throttled() -> None:
-    wire = Wire(QuotaRule(user=DEFAULT, request_rate=0.1), principals=Principals(exempt=frozenset({"ANONYMOUS"})))
-    for number in range(20):
-        ask(wire, number)
-
-    assert wire.muted_for_ms == 0
 
 
 def test_a_login_that_cannot_be_read_reserves_nothing() -> None:
@@ -346,26 +250,6 @@ def test_a_login_that_cannot_be_read_reserves_nothing() -> None:
 
 
 # -- rules that come and go
-
-
-def _produce_and_ask(wire: Wire) -> None:
-    wire.client(produce_request(1), other_request(2))
-    wire.broker(produce_response(1))
-    wire.to_broker()
-    wire.broker(other_response(2))
-
-
-def test_new_rule_applies_to_the_next_request() -> None:
-    wire = Wire()
-    _produce_and_ask(wire)
-
-    update(wire.listening.quotas, replace(wire.config, quotas=(FIVE_A_SECOND,)))
-    _produce_and_ask(wire)
-    assert wire.bucket("request_rate").requests == 2
-
-    update(wire.listening.quotas, wire.config)
-    _produce_and_ask(wire)
-    assert sum(bucket.requests for bucket in wire.listening.quotas.manager(QuotaKind.REQUEST_RATE)) == 2
 
 
 @pytest.mark.parametrize(("first", "then"), list(product(["etl", "reports"], repeat=2)))

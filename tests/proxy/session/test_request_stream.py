@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
-from kafka_quota_proxy.protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError
+from kafka_quota_proxy.protocol.errors import HeadTooLong, ProtocolError
 from tests.support.frames import (
     fetch_request,
     other_request,
@@ -25,25 +25,6 @@ FETCH_VERSIONS = range(19)
 
 
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
-
-
-def test_whole_request_is_forwarded_as_the_object_that_was_read() -> None:
-    wire = Wire()
-    request = produce_request()
-
-    wire.session.receive_from_client(request, now_ms=wire.now_ms)
-
-    assert wire.session.state.to_broker[0] is request
-
-
-def test_request_body_is_forwarded_in_pieces_without_buffering() -> None:
-    wire = Wire()
-    request = produce_request(size_bytes=1_000_000)
-
-    passed = [wire.client(request[at : at + 65_536]) for at in range(0, len(request), 65_536)]
-
-    assert [len(piece) for piece in passed] == [65_536] * 15 + [len(request) - 15 * 65_536]
-    assert b"".join(passed) == request
 
 
 def test_request_header_waits_until_it_is_complete() -> None:
@@ -87,15 +68,6 @@ def test_short_remainder_does_not_keep_the_whole_read_in_memory() -> None:
     wire.client(requests + produce_request(200)[:5])
 
     assert len(wire.session._requests._data) == 5
-
-
-def test_requests_before_a_broken_frame_are_forwarded() -> None:
-    wire = Wire(max_frame_size_bytes=1_000)
-
-    with pytest.raises(FrameTooLarge):
-        wire.client(produce_request(1, acks=0) + produce_request(2, size_bytes=1_001))
-
-    assert wire.to_broker() == produce_request(1, acks=0)
 
 
 def test_endless_header_is_refused() -> None:

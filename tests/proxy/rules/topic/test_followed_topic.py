@@ -209,6 +209,9 @@ def garbage(key: bytes = b'{"user":"alice"}', value: bytes | None = b"garbage") 
     return found
 
 
+# -- compared with an oracle --
+
+
 def test_tombstones_do_not_count_as_entities() -> None:
     topic = Topic(FollowedRules(most=3)).started(Rule(user="u0", limits=produce(1.0)))
     topic.state.begin()
@@ -218,9 +221,6 @@ def test_tombstones_do_not_count_as_entities() -> None:
 
     assert topic.rates() == {("u7", None): 2.0, ("u8", None): 2.0, ("u9", None): 2.0}
     assert not any("passed over" in text for text in topic.said())
-
-
-# -- compared with an oracle --
 
 
 USERS = st.sampled_from(["a", "b", DEFAULT])

@@ -14,15 +14,6 @@ def table(*records: tuple[Entity, str, object], most: int = 10) -> RecordTable:
     return one
 
 
-def test_the_table_refuses_entities_above_its_bound() -> None:
-    one = table((A, P, 1.0), (B, P, 1.0), most=2)
-
-    assert not one.put(X, P, 1.0, 2)
-    assert one.put(X, P, None, 3)
-    assert one.put(A, C, 1.0, 4)
-    assert list(one) == [A, B]
-
-
 def test_values_are_carried_over_unless_deleted() -> None:
     before = table((A, P, 1.0), (A, C, 2.0), (B, P, 3.0))
     one = table((B, P, 9.0))

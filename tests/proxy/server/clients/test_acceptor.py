@@ -24,7 +24,6 @@ from kafka_quota_proxy.config.model import (
     ProxyProtocol,
 )
 from kafka_quota_proxy.proxy.server.clients import acceptor as acceptor_module
-from kafka_quota_proxy.proxy.server.clients import refused_sockets as refused_sockets_module
 from kafka_quota_proxy.proxy.server.clients.acceptor import bind
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import other_request, other_response
@@ -324,38 +323,12 @@ async def test_the_connection_rate_counts_the_address_in_the_proxy_header() -> N
 
 
 @on_uvloop
-async def test_a_flood_of_the_refused_does_not_take_all_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused_sockets_module, "MAX_KEPT", 3)
-    async with proxy_under({DEFAULT: 0.0}) as server, AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(client_of(server)) for _ in range(10)]
-        await eventually(lambda: server.listeners[0].refused_sockets.hurried == 7)
-
-        assert len(server.listeners[0].refused_sockets) == 3
-        for client in clients:
-            assert await client.answer() == b""
-
-
-@on_uvloop
 async def test_a_connection_refused_after_the_longest_pause_no_longer_counts() -> None:
     async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=0) as server:
         assert await served_after_s(server) is None
 
         quota = server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0")
         assert (quota.paused, quota.pause_time_ms, quota.refused, quota.rate.total) == (1, 1_000, 1, 0)
-
-
-@pytest.mark.parametrize("is_held", [True, False])
-@on_uvloop
-async def test_a_stop_does_not_wait_for_refused_sockets(is_held: bool) -> None:
-    limit = 0 if is_held else None
-    async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=limit) as server, client_of(server) as client:
-        quota = server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0")
-        await eventually(lambda: quota.paused + quota.refused)
-        started_s = monotonic()
-        server.stop()
-
-        assert await client.answer() == b""
-        assert monotonic() - started_s < 0.5
 
 
 # -- the addresses of a listener --

@@ -11,12 +11,10 @@ import pytest
 from cryptography import x509
 
 from kafka_quota_proxy.config.security import ClientAuth, ClientTls, TlsVersion, UpstreamTls
-from kafka_quota_proxy.protocol.errors import NoMatchingRule
 from kafka_quota_proxy.proxy.server.tls import contexts as tls_module
 from kafka_quota_proxy.proxy.server.tls.contexts import (
     TlsContext,
     broker_fault,
-    client_fault,
     client_side_context,
     upstream_side_context,
     watch,
@@ -81,13 +79,6 @@ def test_client_certificates(
 
     shown = issued.der if issued and client_auth is not ClientAuth.NONE else None
     assert ours.getpeercert(binary_form=True) == shown
-
-
-def test_an_expired_client_certificate_is_refused(tmp_path: Path, settings: ClientTls) -> None:
-    late = AUTHORITY.issue("late", not_before=LAST_YEAR, not_after=LAST_YEAR + timedelta(days=1))
-
-    with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
-        shake(client_side_context(settings), client_of(tmp_path, late))
 
 
 def _trusting(directory: Path, issued: Issued) -> ssl.SSLContext:
@@ -282,24 +273,6 @@ def ssl_error(reason: str, text: str = "") -> ssl.SSLError:
     error = ssl.SSLError(1, text or f"[SSL: {reason}]")
     error.reason = reason
     return error
-
-
-@pytest.mark.parametrize(
-    ("error", "cause"),
-    [
-        (ssl_error("HTTP_REQUEST"), "tls_plaintext"),
-        (ssl_error("WRONG_VERSION_NUMBER"), "tls_plaintext"),
-        (ssl_error("UNSUPPORTED_PROTOCOL"), "tls_version"),
-        (ssl_error("TLSV1_ALERT_UNKNOWN_CA"), "tls_refused"),
-        (ssl_error("SSLV3_ALERT_BAD_CERTIFICATE"), "tls_refused"),
-        (ssl_error("DECODE_ERROR"), "tls_malformed"),
-        (TimeoutError(), "tls_timeout"),
-        (ConnectionResetError(), "tls_client_lost"),
-        (NoMatchingRule("x"), "tls_no_matching_rule"),
-    ],
-)
-def test_causes_are_a_few_words(error: Exception, cause: str) -> None:
-    assert client_fault(error) == cause
 
 
 @pytest.mark.parametrize(

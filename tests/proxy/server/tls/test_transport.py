@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Callable, Iterator
 from functools import wraps
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.protocol.errors import NoMatchingRule, ProtocolError
+from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.server.tls import transport as tls_transport
+from kafka_quota_proxy.proxy.server.tls.record_bounds import RecordBounds
 from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
 from tests.support.certificates import Authority
 
@@ -321,18 +323,6 @@ def test_tampered_records_end_the_connection(files: Files) -> None:
     assert pair.above.calls == [error]
 
 
-@in_loop
-def test_the_connection_below_is_lost(files: Files) -> None:
-    pair = Pair(files).shake()
-    error = ConnectionResetError()
-
-    pair.transport.connection_lost(error)
-    pair.transport.write(b"nobody hears")
-
-    assert pair.above.calls == [error]
-    assert pair.failures == []
-
-
 # -- handshakes that fail --
 
 
@@ -387,18 +377,6 @@ def test_a_failed_handshake_sends_its_alert(files: Files) -> None:
         files.server.verify_mode = ssl.CERT_NONE
 
     assert "alert" in str(raised)
-
-
-@in_loop
-def test_a_client_that_no_rule_names_is_not_let_in(files: Files) -> None:
-    pair = Pair(files)
-    pair.refusal = NoMatchingRule("none")
-
-    pair.shake()
-
-    assert pair.failures == [(False, pair.refusal)]
-    assert pair.below.end == "closed"
-    assert pair.above.transport is None
 
 
 @in_loop
@@ -495,3 +473,28 @@ def test_abort_sends_nothing(files: Files) -> None:
     pair.transport.data_received(b"late")
 
     assert (pair.below.end, pair.below.sent) == ("aborted", [])
+
+
+def record(length: int) -> bytes:
+    return b"\x17\x03\x03" + length.to_bytes(2) + bytes(length)
+
+
+@given(lengths=st.lists(st.integers(0, 600), max_size=8), cuts=st.lists(st.integers(0, 5_000), max_size=20))
+def test_open_bytes_are_those_after_the_last_complete_record(lengths: list[int], cuts: list[int]) -> None:
+    stream = b"".join(map(record, lengths))
+    ends = [sum(5 + length for length in lengths[:count]) for count in range(len(lengths) + 1)]
+    bounds = RecordBounds()
+    places = sorted({min(cut, len(stream)) for cut in cuts} | {0, len(stream)})
+    for begin, end in pairwise(places):
+        bounds.add(memoryview(stream)[begin:end])
+        assert bounds.open_bytes == end - max(one for one in ends if one <= end)
+
+
+def test_longest_record_may_be_incomplete_and_a_longer_one_is_an_error_at_once() -> None:
+    bounds = RecordBounds()
+    bounds.add(record(16 * 1024 + 256)[:100])
+    assert bounds.open_bytes == 100
+
+    bounds = RecordBounds()
+    bounds.add(b"\x17\x03\x03\xff\xff")
+    assert bounds.open_bytes == 0

@@ -73,12 +73,6 @@ def test_fetch_below_the_cap_is_forwarded_unchanged() -> None:
     assert wire.session.state.to_broker[0] is request
 
 
-def test_paced_fetch_asks_for_at_most_a_burst() -> None:
-    wire = Wire(A_TIGHT_RULE, shaping=Shaping.PACED)
-
-    assert wire.client(fetch_request(max_bytes=4_999)) == fetch_request(max_bytes=500)
-
-
 def test_pipelined_fetches_are_forwarded_one_at_a_time_under_a_limit() -> None:
     wire = Wire(A_TIGHT_RULE)
 

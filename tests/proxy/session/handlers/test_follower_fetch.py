@@ -17,12 +17,8 @@ from kafka_quota_proxy.proxy.session.client_account import Policy
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from tests.support.frames import (
     api_versions_response,
-    fetch_response,
-    metadata_request,
     other_request,
     other_response,
-    produce_request,
-    produce_response,
 )
 from tests.support.logins import (
     authenticate_request,
@@ -30,7 +26,7 @@ from tests.support.logins import (
     handshake_request,
     handshake_response,
 )
-from tests.support.move import Move, view
+from tests.support.move import view
 from tests.support.replica_frames import (
     Entry,
     Part,
@@ -140,16 +136,6 @@ def test_v26_only_in_sync_partitions_complete_a_waiting_fetch(version: int, is_i
     else:
         assert list(read_request(asked, version).parts) == [BUSY]
         assert leader.answer(asked, has_waited=False) is None
-
-
-def test_v26_a_consumer_completes_in_both_cases() -> None:
-    front = Front(listed(1_000), 11)
-    leader = Leader(11, {P0: Log()})
-    front.use_up()
-    asked = front.client(front.fetch(P0, replica_id=-1))
-    assert leader.answer(asked, has_waited=False) is None
-    leader.logs[P0].append(50, 2)
-    assert leader.answer(asked, has_waited=False) is not None
 
 
 def small_and_large(version: int, *offsets: tuple[int, int]) -> tuple[Leader, dict[Place, Part]]:
@@ -299,6 +285,9 @@ def test_second_fetch_waits_for_the_first_response_even_if_the_throttle_ends() -
     assert front.to_broker() == second
 
 
+# -- which connections are throttled
+
+
 def test_fetch_of_another_follower_does_not_affect_the_first() -> None:
     front = Front(listed(1_000))
     front.see(P0, BUSY)
@@ -320,26 +309,6 @@ def test_throttle_that_begins_during_a_fetch_does_not_trim_its_response() -> Non
     assert front.read(out[len(response) :]).error_code == SESSION_NOT_FOUND
     asked = read_request(front.client(front.fetch(P0, number=3, session=(0, 0))), 17)
     assert (asked.session_id, asked.session_epoch) == (77, -1)
-
-
-def test_held_fetch_is_forwarded_unchanged_when_the_limit_is_removed() -> None:
-    front = Front(listed(1_000))
-    front.held(P0)
-    front.throttle.update(None, now_ms=front.now_ms)
-    front.wait(500)
-    assert front.to_broker() == front.fetch(P0, number=2)
-    assert not front.session.state.is_blocked
-
-
-def test_held_fetch_uses_the_new_limit_when_its_hold_ends() -> None:
-    front = Front(listed(1_000))
-    front.held(P0)
-    front.throttle.update(listed(1e9), now_ms=front.now_ms)
-    front.wait(500)
-    assert list(read_request(front.to_broker(), 17).parts) == [P0]
-
-
-# -- which connections are throttled
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -371,14 +340,6 @@ def test_a_principal_of_the_brokers_is_throttled_after_its_login(brokers: set[st
         believed = is_trimmed and step == "after"  # the name counts only after the login
         assert (asked == request) is not believed
         assert len(front.read(out).entries[P0].records) == (0 if believed else 5_000)
-
-
-def test_broker_name_in_a_certificate_is_trusted() -> None:
-    front = Front(listed(1_000), is_inter_broker=False, principals=Principals(brokers=frozenset({"CN=broker1"})))
-    front.session.account.log_in("CN=broker1")
-    front.use_up()
-    front.client(front.fetch(P0))
-    assert front.read(front.broker(front.answer({P0: lagging(batches(5_000))}))).entries[P0].records == b""
 
 
 def test_unknown_fetch_version_is_forwarded_and_counted() -> None:
@@ -461,27 +422,6 @@ def test_drain_does_not_forward_a_held_fetch() -> None:
     front.session.release(now_ms=front.now_ms)
     assert (front.to_broker(), front.to_client()) == (b"", b"")
     assert front.session.has_answered
-
-
-def test_drain_answers_a_fetch_in_flight() -> None:
-    front = Front(listed(1_000))
-    front.see(P0, BUSY)
-    front.use_up()
-    front.client(front.fetch(P0, BUSY))
-    front.session.take_no_more()
-    front.session.release(now_ms=front.now_ms)
-    assert not front.session.has_answered
-    assert list(front.read(front.broker(front.answer({BUSY: lagging()}))).entries) == [P0, BUSY]
-    assert front.session.has_answered
-
-
-def test_closed_connection_returns_its_reservation() -> None:
-    front = Front(listed(1_000))
-    front.see(P0)
-    front.client(front.fetch(P0))
-    assert front.quota.room(now_ms=front.now_ms) == 0
-    front.session.close(now_ms=front.now_ms, has_passed=True)
-    assert front.quota.room(now_ms=front.now_ms) == 100
 
 
 # -- moved leaders
@@ -571,34 +511,3 @@ def test_fetch_with_any_changed_byte_ends_in_order(version: int) -> None:
             front.session.close(now_ms=front.now_ms, has_passed=False)
             assert front.quota._reserved == 0
             assert not front.quota._line
-
-
-def test_long_consumer_response_in_pieces_is_not_held() -> None:
-    front = Front(listed(1_000))
-    front.see(P0)
-    consumer = front.fetch(P0, number=2, replica_id=-1)
-    assert front.client(consumer + front.fetch(BUSY, number=3)) == consumer
-    response = fetch_response(2, version=17, size_bytes=5_000)
-    assert front.broker(response[:3_000]) == response[:3_000]
-    assert front.to_broker() == b""
-    assert front.broker(response[3_000:]) == response[3_000:]
-    assert read_request(front.to_broker(), 17).correlation_id == 3
-
-
-def test_other_requests_of_a_broker_are_forwarded_under_a_throttle() -> None:
-    front = Front(listed(1_000))
-    front.see(P0)
-    front.client(front.fetch(P0, number=2))
-    assert front.client(metadata_request(3) + produce_request(4)) == metadata_request(3) + produce_request(4)
-    response = front.answer({P0: lagging(batches(90))}, 2)
-    out = front.broker(response + other_response(3)[:20], other_response(3)[20:] + produce_response(4))
-    assert front.read(out[: len(response)]).entries[P0].records == batches(90)
-    assert out[len(response) :] == other_response(3) + produce_response(4)
-
-
-def test_follower_replicates_many_partitions_in_one_session() -> None:
-    logs = {(f"topic{number % 7}", number): (500, number % 3) for number in range(100)}
-    move = Move(17, logs, Replication(leader_rate=7_000))
-    follower = move.add(Follower(3, 17, logs))
-    move.run(20_000)
-    assert follower.offsets == {place: count for place, (_, count) in logs.items()}

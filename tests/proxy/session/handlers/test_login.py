@@ -9,19 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
-from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.protocol.errors import (
     FrameTooLarge,
     LoginTooLarge,
     PrincipalChanged,
     ProtocolError,
     TokenAfterRefusal,
-    UnexpectedResponse,
 )
 from kafka_quota_proxy.protocol.sasl import MAX_LOGIN_BYTES
 from kafka_quota_proxy.proxy.quota.entity import Tags
-from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
-from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT
 from tests.support.frames import (
     api_versions_response,
     fetch_request,
@@ -85,30 +81,6 @@ def pay(wire: Wire, correlation_id: int = 9) -> str:
 
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
 @pytest.mark.parametrize(("handshake", "version"), WAYS)
-def test_login_is_forwarded_unchanged_and_its_user_is_charged(dialogue: Dialogue, handshake: int, version: int) -> None:
-    wire = Wire(ALICE, USERS)
-
-    log_in(wire, dialogue, handshake=handshake, version=version)
-
-    assert pay(wire) == dialogue.user
-    assert wire.session.is_idle
-
-
-@pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
-@pytest.mark.parametrize(("handshake", "version"), WAYS)
-@pytest.mark.parametrize("pieces", [1, 2, 3, 7])
-def test_bytes_may_come_in_any_pieces(dialogue: Dialogue, handshake: int, version: int, pieces: int) -> None:
-    wire = Wire(ALICE, USERS)
-
-    for asked, told in rounds(dialogue, handshake=handshake, version=version):
-        assert wire.client(*cut(asked, pieces)) == asked
-        assert wire.broker(*cut(told, pieces)) == told
-
-    assert pay(wire) == dialogue.user
-
-
-@pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
-@pytest.mark.parametrize(("handshake", "version"), WAYS)
 def test_a_login_may_be_cut_at_any_byte(dialogue: Dialogue, handshake: int, version: int) -> None:
     parts = rounds(dialogue, handshake=handshake, version=version)
     for number, (asked, told) in enumerate(parts):
@@ -125,19 +97,6 @@ def cut(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-def test_a_quota_by_user_holds_after_the_login_on_the_same_connection() -> None:
-    wire = Wire(ALICE)
-    wire.client(produce_request(1, size_bytes=100_000))
-    assert wire.broker(produce_response(1)) == produce_response(1)
-
-    log_in(wire, plain("alice"))
-    wire.client(produce_request(1, size_bytes=6_000))
-
-    # 6,000 bytes in 10 s are 600 B/s, so the wait is (600 - 500) / 500 * 10 s = 2 s.
-    assert wire.broker(produce_response(1)) == produce_response(1, throttle_time_ms=2_000)
-    assert wire.muted_for_ms == 2_000
-
-
 def test_requests_before_a_login_charge_the_old_principal() -> None:
     wire = Wire(ALICE, USERS)
     wire.client(fetch_request(5), handshake_request("PLAIN"))
@@ -150,48 +109,6 @@ def test_requests_before_a_login_charge_the_old_principal() -> None:
     assert (anonymous.tags.user, anonymous.amount) == ("ANONYMOUS", 900)
     assert wire.bucket("fetch").amount == 0
     assert wire.bucket("fetch").tags.user == "alice"
-
-
-def test_broker_principal_is_trusted_after_its_login() -> None:
-    wire = Wire(USERS, principals=Principals(brokers=frozenset({"broker1"})))
-    wire.client(fetch_request(1, replica_id=2))
-    wire.broker(fetch_response(1, size_bytes=700))
-
-    log_in(wire, plain("broker1"))
-    wire.client(fetch_request(1, replica_id=2))
-    wire.broker(fetch_response(1, size_bytes=700))
-
-    assert wire.bucket("fetch").amount == 0
-
-
-def test_the_claim_is_the_listeners() -> None:
-    wire = Wire(USERS)
-    wire.listening.policy = wire.listening.policy._replace(oauthbearer_claim="azp")
-    token = bearer(web_token({"sub": "7f3a", "azp": "etl"}))
-
-    log_in(wire, Dialogue(mechanism="OAUTHBEARER", tokens=((token, EMPTY),), user="etl"))
-
-    assert pay(wire) == "etl"
-
-
-def test_announced_login_versions_are_readable() -> None:
-    wire = Wire()
-    wire.client(other_request(1, api_key=18, version=0))
-    entries = b"\0\0\0\x02" + b"\0\x11\0\0\0\x07" + b"\0\x24\0\0\0\x07"
-
-    answer = wire.broker(framed(b"\0\0\0\x01\0\0" + entries))
-
-    assert answer == framed(b"\0\0\0\x01\0\0" + b"\0\0\0\x02" + b"\0\x11\0\0\0\x01" + b"\0\x24\0\0\0\x02")
-
-
-@pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
-@pytest.mark.parametrize("handshake", [0, 1])
-def test_login_is_forwarded_by_a_listener_that_rewrites_addresses(dialogue: Dialogue, handshake: int) -> None:
-    wire = Wire(USERS, addresses=Addresses(lambda *_: None))
-
-    log_in(wire, dialogue, handshake=handshake)
-
-    assert pay(wire) == dialogue.user
 
 
 # -- before the broker accepts the login
@@ -242,14 +159,6 @@ def test_a_handshake_that_is_refused_changes_nothing(error_code: int, version: i
     refusal = handshake_response(error_code=error_code)
 
     assert wire.broker(refusal) == refusal
-
-    assert pay(wire) == "ANONYMOUS"
-
-
-def test_name_outside_a_login_is_ignored() -> None:
-    wire = Wire(ALICE, USERS)
-    wire.client(handshake_request("PLAIN"))
-    wire.broker(handshake_response())
 
     assert pay(wire) == "ANONYMOUS"
 
@@ -307,17 +216,6 @@ def test_nothing_is_forwarded_behind_an_unanswered_login(dialogue: Dialogue, han
     assert users(wire) == {dialogue.user}
 
 
-def test_requests_behind_an_unanswered_login_wait() -> None:
-    wire = Wire(USERS)
-    wire.client(handshake_request("PLAIN"))
-
-    assert wire.client(other_request(2), other_request(3)) == b""
-    assert wire.session.state.is_blocked
-    assert wire.broker(handshake_response()) == handshake_response()
-    assert wire.to_broker() == other_request(2) + other_request(3)
-    assert not wire.session.state.is_blocked
-
-
 def test_half_close_behind_a_bare_token_is_answered_first() -> None:
     wire = Wire(USERS)
     for asked, told in rounds(plain("alice"), handshake=0)[:1]:
@@ -330,14 +228,6 @@ def test_half_close_behind_a_bare_token_is_answered_first() -> None:
     assert not wire.session.is_idle
     assert wire.broker(framed(EMPTY)) == framed(EMPTY)
     assert wire.session.is_idle
-
-
-def test_requests_are_pipelined_again_after_a_login() -> None:
-    wire = Wire(USERS)
-    log_in(wire, plain("alice"))
-    requests = [other_request(number) for number in range(MAX_IN_FLIGHT + 1)]
-
-    assert wire.client(*requests) == b"".join(requests[:MAX_IN_FLIGHT])
 
 
 @pytest.mark.parametrize("answered", [True, False])
@@ -368,18 +258,6 @@ def test_second_login_keeps_its_buckets() -> None:
     assert wire.bucket().amount == 2_000
 
 
-def test_second_login_is_forwarded_behind_unanswered_requests() -> None:
-    wire = Wire(USERS)
-    log_in(wire, plain("alice"))
-
-    assert wire.client(fetch_request(7), handshake_request("PLAIN")) == fetch_request(7) + handshake_request("PLAIN")
-    wire.broker(fetch_response(7), handshake_response())
-    wire.client(authenticate_request(b"\0alice\0new"))
-    wire.broker(authenticate_response())
-
-    assert pay(wire) == "alice"
-
-
 @pytest.mark.parametrize("dialogue", [plain("bob"), scram("bob"), oauthbearer("bob")], ids=lambda one: one.mechanism)
 @pytest.mark.parametrize("handshake", [0, 1])
 def test_second_login_as_another_user_closes_the_connection(dialogue: Dialogue, handshake: int) -> None:
@@ -400,6 +278,9 @@ def test_second_login_as_another_user_closes_the_connection(dialogue: Dialogue, 
     assert users(wire) <= {"alice"}
 
 
+# -- bounds
+
+
 def test_refused_second_login_changes_nothing() -> None:
     wire = Wire(ALICE, USERS)
     log_in(wire, plain("alice"))
@@ -407,9 +288,6 @@ def test_refused_second_login_changes_nothing() -> None:
     wire.broker(handshake_response(error_code=34))
 
     assert pay(wire) == "alice"
-
-
-# -- bounds
 
 
 @pytest.mark.parametrize("over", [0, 1])
@@ -460,15 +338,6 @@ def test_a_brokers_answer_to_a_login_is_bounded() -> None:
 
 
 # -- violations and garbage
-
-
-@pytest.mark.parametrize("data", [framed(EMPTY), framed(b"bare"), framed(b"longer than 8 bytes")])
-def test_unexpected_bare_token_is_refused(data: bytes) -> None:
-    wire = Wire()
-    wire.client(handshake_request("PLAIN", version=0))
-
-    with pytest.raises(UnexpectedResponse):
-        wire.broker(handshake_response() + data)
 
 
 @pytest.mark.parametrize("handshake", [1, None])
@@ -575,17 +444,6 @@ def test_a_login_that_ends_with_its_connection_has_failed(handshake: int) -> Non
     assert wire.listening.counters.logins == {("PLAIN", "failed"): 1}
 
 
-def test_mechanism_that_hides_its_users_is_logged_once() -> None:
-    wire = Wire()
-    log_in(wire, GSSAPI)
-    wire.listening.counters.newly_unknown.clear()
-
-    log_in(wire, GSSAPI)
-
-    assert wire.listening.counters.newly_unknown == set()
-    assert wire.listening.counters.logins == {("GSSAPI", "unknown"): 2}
-
-
 # -- secrets
 
 
@@ -668,14 +526,6 @@ def test_connection_counts_for_its_principal_from_its_first_request() -> None:
     assert open_now(wire) == {("alice", ""): 1}
     wire.session.close(now_ms=wire.now_ms, has_passed=True)
     assert open_now(wire) == {}
-
-
-def test_first_client_id_of_a_connection_counts() -> None:
-    wire = Wire(QuotaRule(client_id=DEFAULT, connections=5))
-
-    wire.client(other_request(1, client_id="one"), other_request(2, client_id="other"))
-
-    assert open_now(wire) == {("", "one"): 1}
 
 
 @pytest.mark.parametrize("request_of", [other_request, produce_request, fetch_request])

@@ -6,8 +6,6 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shap
 from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
 from tests.protocol.support import kio_messages
 from tests.support.frames import (
-    fetch_request,
-    fetch_response,
     other_response,
     share_fetch_request,
     share_fetch_response,
@@ -45,28 +43,6 @@ def test_share_fetch_that_is_held_tells_no_throttle_time(version: int) -> None:
     assert wire.to_client() == share_fetch_response(1, size_bytes=6_000)
 
 
-def test_share_fetch_and_fetch_of_one_client_charge_one_bucket() -> None:
-    wire = Wire(A_TIGHT_RULE)
-    wire.client(share_fetch_request(1))
-    wire.broker(share_fetch_response(1, size_bytes=2_000))
-    assert wire.muted_for_ms == 0
-
-    wire.client(fetch_request(2))
-    wire.broker(fetch_response(2, size_bytes=4_000))
-
-    assert wire.muted_for_ms > 0
-    assert wire.bucket("fetch").amount == 1_999 + 4_000
-
-
-def test_share_fetch_without_a_limit_is_counted_and_forwarded_unchanged() -> None:
-    wire = Wire()
-    request = share_fetch_request(1)
-
-    assert wire.client(request) == request
-    assert wire.broker(share_fetch_response(1)) == share_fetch_response(1)
-    assert wire.bucket("fetch").usage == UsageTotals(999, 1)
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(("shaping", "most"), [(Shaping.SAMPLED, 2_500), (Shaping.PACED, 500)])
 def test_share_fetch_asks_for_no_more_than_the_quota_allows_in_a_window(
@@ -91,26 +67,6 @@ def test_share_fetch_in_pieces_is_capped(piece_bytes: int) -> None:
     assert wire.client(*pieces) == share_fetch_request(1, max_bytes=2_500, min_bytes=2_500)
 
 
-def test_each_share_fetch_of_a_connection_is_capped_and_charged() -> None:
-    wire = Wire(A_TIGHT_RULE)
-
-    for number, room in enumerate((2_500, 2_500, 2_500, 2_000)):
-        assert wire.client(share_fetch_request(number)) == share_fetch_request(number, max_bytes=room)
-        wire.broker(share_fetch_response(number, size_bytes=1_001))
-
-    assert wire.bucket("fetch").amount == 4_000
-
-
-def test_pipelined_share_fetches_are_forwarded_one_at_a_time_under_a_limit() -> None:
-    wire = Wire(A_TIGHT_RULE)
-
-    passed = wire.client(share_fetch_request(1, max_bytes=9), share_fetch_request(2, max_bytes=9))
-    assert passed == share_fetch_request(1, max_bytes=9)
-    wire.broker(share_fetch_response(1, size_bytes=100))
-
-    assert wire.to_broker() == share_fetch_request(2, max_bytes=9)
-
-
 def test_share_fetch_that_is_only_observed_is_neither_capped_nor_muted() -> None:
     wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.OBSERVE)
     request = share_fetch_request(1)
@@ -130,16 +86,6 @@ def test_acknowledgement_is_forwarded_while_a_share_fetch_waits_for_data() -> No
     assert wire.client(acknowledge) == acknowledge
     assert wire.broker(share_fetch_response(1), other_response(2))
     assert wire.bucket("fetch").requests == 1
-
-
-def test_share_fetch_is_charged_for_its_time_too() -> None:
-    """A megabyte of a ShareFetch takes 80 us of the broker's time, and 5,000 us in other responses."""
-    wire = Wire(QuotaRule(client_id=DEFAULT, request_percentage=10.0))
-    wire.client(share_fetch_request(1))
-    wire.broker(share_fetch_response(1, size_bytes=1_000_000))
-
-    assert wire.bucket("request").requests == 1
-    assert 80_000 <= wire.bucket("request").amount < 100_000
 
 
 # -- a request that waits too long for its turn
@@ -183,17 +129,6 @@ def test_response_to_an_emptied_share_fetch_has_a_throttle_time() -> None:
     assert answer == share_fetch_response(2, size_bytes=61, throttle_time_ms=other.muted_for_ms)
     # Time in which both connections wait counts once.
     assert wire.bucket("fetch").usage == UsageTotals(5_560, 2, 2, 3 + other.muted_for_ms)
-
-
-def test_emptied_share_fetch_gets_its_turn_when_retried() -> None:
-    other = in_debt(5_500).beside()
-    other.client(share_fetch_request(2))
-    other.broker(share_fetch_response(2, size_bytes=61))
-    other.wait(other.muted_for_ms)
-
-    passed = other.client(share_fetch_request(3, max_bytes=50_000))
-
-    assert passed in {share_fetch_request(3, max_bytes=room) for room in range(1, 501)}
 
 
 def put_off(other: Wire) -> None:
@@ -249,18 +184,6 @@ def test_share_fetch_that_only_renews_is_forwarded_at_once() -> None:
     renews = share_fetch_request(2, max_wait_ms=0, min_bytes=0, max_bytes=0, max_records=0)
 
     assert other.client(renews) == renews
-
-
-def test_delay_holds_a_share_fetch_as_long_as_a_response() -> None:
-    wire = in_debt(5_500, enforcement=Enforcement.DELAY)
-    other = wire.beside()
-
-    assert other.client(share_fetch_request(2)) == b""
-    other.wait(9_000)
-    assert other.to_broker() == b""
-    other.wait(1_001)
-
-    assert other.to_broker() in {share_fetch_request(2, max_bytes=room) for room in range(1, 501)}
 
 
 def test_empty_response_does_not_lower_the_next_reservation() -> None:

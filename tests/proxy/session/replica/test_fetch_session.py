@@ -70,18 +70,6 @@ def test_follower_of_unlisted_partitions_keeps_its_session(version: int) -> None
     assert (move.leader.built, len(move.leader.sessions), follower.errors) == (1, 1, [])
 
 
-def test_listed_in_sync_partitions_of_a_session_are_charged() -> None:
-    logs = {MOVING: (1_000, 0)}
-    move = Move(17, logs, listed(1_000_000))
-    move.add(Follower(3, 17, logs))
-    move.every(100, 12_000, lambda: move.leader.logs[MOVING].append(1_000))
-    move.run(12_050)
-    assert move.leader.built == 1
-    quota = move.throttled.quota(now_ms=move.now_ms)
-    assert quota.total == pytest.approx(119 * 1_000, rel=0.15)
-    assert quota.rate.peek(now_ms=move.now_ms) == pytest.approx(10_000, rel=0.15)
-
-
 def test_session_is_throttled_if_one_of_its_partitions_is() -> None:
     session = FetchSession()
     session.update(fetch(0, b"calm"), limits_of(listed(1.0)), is_id=False)
@@ -120,10 +108,3 @@ def test_partition_error_does_not_end_the_session(error_code: int, *, ends_it: b
     trimming = Trimming(PassedFetch(1, 11, {}, is_of_session=True), {}, b"", turn=1, now_ms=NOW_MS)
     session.count([ResponsePartition(b"moving", 0, error_code, 5_000, -1, -1, 0, 0, 0, 0, 0)], trimming)
     assert trimming.has_lagging is ends_it
-
-
-def test_full_fetch_restarts_the_session() -> None:
-    session, limits = FetchSession(), limits_of(listed(1.0))
-    session.update(fetch(0, b"moving"), limits, is_id=False)
-    session.update(fetch(0, b"calm"), limits, is_id=False)
-    assert not session.is_throttled

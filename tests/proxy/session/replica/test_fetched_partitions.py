@@ -1,6 +1,4 @@
-"""Tests how the partitions of a follower's fetches are sorted, and its session with the proxy."""
-
-import pytest
+"""Tests what is known of the partitions that a follower fetches, and how it sorts them."""
 
 from kafka_quota_proxy.config.model import Address, KafkaSettings, Replication
 from kafka_quota_proxy.config.throttled_replicas import parse
@@ -114,12 +112,37 @@ def test_session_begins_when_something_lags_and_counts_its_fetches() -> None:
     assert fetched.next_epoch == 1, "0 would begin another session"
 
 
-def test_follower_that_wants_no_session_gets_none() -> None:
-    assert FetchedPartitions().end_fetch(has_lagging=True) == 0
+def told(high_watermark: int) -> ResponsePartition:
+    return ResponsePartition(b"t", 0, 0, high_watermark, high_watermark - 1, 5, 0, 0, 0, 0, 0)
 
 
-@pytest.mark.parametrize("session_id", [0, SESSION + 1])
-def test_fetch_of_another_session_does_not_continue_this(session_id: int) -> None:
-    fetched = FetchedPartitions(SESSION)
-    fetched.end_fetch(has_lagging=True)
-    assert not fetched.is_continued_by(fetch(epoch=1)._replace(session_id=session_id))
+def test_lag_is_the_last_high_watermark_minus_the_last_fetch_offset() -> None:
+    seen = PartitionState(told(100), 4, NOW_MS)
+    seen.fetch_offset = 60
+    assert seen.lag == 40
+    seen.see(told(150), 4, NOW_MS)
+    assert seen.lag == 90
+    seen.fetch_offset = 151
+    assert seen.lag == 0
+
+
+def test_missing_bytes_are_estimated_from_the_first_records() -> None:
+    seen = PartitionState(told(1_000), 4, NOW_MS)
+    seen.fetch_offset = 100
+    assert seen.lag_bytes(70_000) == 70_000, "nobody knows"
+    seen.measure(5_000, 150)  # a hundred bytes for each offset
+    assert seen.lag_bytes(70_000) == 70_000
+    assert seen.lag_bytes(1_000_000) == 90_001
+    seen.measure(0, 0)
+    assert seen.lag_bytes(1_000_000) == 90_001, "records that cannot be read say nothing"
+
+
+def test_write_rate_is_measured_over_five_seconds() -> None:
+    seen = PartitionState(told(1_000), 4, NOW_MS)
+    seen.measure(1_000, 10)
+    seen.see(told(1_400), 4, NOW_MS + 4_999)
+    assert seen.bytes_in_rate == 0
+    seen.see(told(1_500), 4, NOW_MS + 5_000)
+    assert seen.bytes_in_rate == 500 * 100 / 5
+    seen.see(told(1_500), 4, NOW_MS + 10_000)
+    assert seen.bytes_in_rate == 0

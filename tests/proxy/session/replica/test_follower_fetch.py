@@ -7,12 +7,10 @@ import pytest
 
 from kafka_quota_proxy.config.model import KafkaSettings, Replication
 from kafka_quota_proxy.config.throttled_replicas import parse
-from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import read_request_head
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication import throttle
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
-from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.handlers.whole_request import Answered, Decision, Forward, Hold
 from kafka_quota_proxy.proxy.session.replica.follower_fetch import Follower
 from tests.support.move import view
@@ -219,42 +217,6 @@ def test_own_response_contains_each_requested_partition(version: int) -> None:
         assert answer.entries == seen
 
 
-def test_response_without_throttled_partitions_is_not_collected() -> None:
-    hands = Hands(listed(1_000))
-    decision = hands.ask({BUSY: 1}, session=(0, 0))
-    assert isinstance(decision, Forward)
-    assert not decision.is_answer_read
-    assert read_request(decision.frame, 17).session_epoch == -1, "but it makes no session"
-
-
-def test_partition_that_was_unthrottled_meanwhile_is_forgotten() -> None:
-    hands = Hands(listed(1_000))
-    hands.see({P0: 1})
-    hands.throttle.update(listed(1_000, "other"), now_ms=hands.now_ms)
-    assert isinstance(decision := hands.ask({P0: 1}), Forward)
-    assert not decision.is_answer_read
-    hands.throttle.update(listed(1_000), now_ms=hands.now_ms)
-    hands.use_up(1_000_000)
-    assert list(hands.asked({P0: 1}).parts) == [P0], "nobody knows what it was told"
-
-
-def test_unknown_partition_is_fetched_once() -> None:
-    hands = Hands(limited(1_000))
-    hands.see({P0: 1})
-    hands.use_up(1_000_000)
-    assert list(hands.asked({P0: 1, P1: 1}).parts) == [P1]
-    hands.reply({P1: lagging()})
-    assert isinstance(hands.ask({P0: 1, P1: 1}), Hold)
-
-
-def test_partition_is_forgotten_when_it_is_not_fetched() -> None:
-    hands = Hands(limited(1_000))
-    hands.see({P0: 1, P1: 1})
-    hands.use_up(1_000_000)
-    assert isinstance(hands.ask({P0: 1}), Hold)
-    assert list(hands.asked({P0: 1, P1: 1}).parts) == [P1]
-
-
 @pytest.mark.parametrize("version", [9, 11, 17])
 def test_new_leader_epoch_forgets_the_partition(version: int) -> None:
     hands = Hands(limited(1_000), version)
@@ -278,29 +240,6 @@ def test_partition_error_is_forwarded_and_forgets_the_partition(version: int) ->
     assert answer.entries[P0] == broken
     hands.use_up(1_000_000)
     assert list(hands.asked({P0: 1, P1: 1}).parts) == [P0], "it is asked for again, whatever the quota"
-
-
-def test_error_of_the_whole_response_is_forwarded_unchanged() -> None:
-    hands = Hands(limited(1_000))
-    hands.see({P0: 1})
-    hands.asked({P0: 1})
-    answer = hands.reply({}, error_code=100)
-    assert (answer.error_code, answer.entries) == (100, {})
-    assert hands.quota.room(now_ms=hands.now_ms) == 100, "what was set aside is given back"
-
-
-def test_unrequested_partition_stays_at_the_end() -> None:
-    hands = Hands(limited(1_000_000))
-    hands.asked({P0: 1})
-    answer = hands.reply({P2: lagging(), P0: lagging(batches(70)), BUSY: Entry(3, -1, -1, -1, b"")})
-    assert list(answer.entries) == [P0, P2, BUSY]
-
-
-def test_partition_omitted_by_the_leader_is_restored_if_known() -> None:
-    hands = Hands(limited(1_000_000))
-    hands.see({P0: 1})
-    hands.asked({P0: 1, P1: 1})
-    assert list(hands.reply({}).entries) == [P0]
 
 
 @pytest.mark.parametrize("version", [5, 11, 17])
@@ -347,20 +286,6 @@ def test_hold_ends_later_than_it_began_at_any_rate(rate: float, owed_bytes: int)
         elif isinstance(decision, Forward):
             hands.reply({P0: lagging(batches(5_000))})
             hands.now_ms += 1
-
-
-def test_a_hold_ends_when_there_is_room() -> None:
-    hands = Hands(limited(1_000))
-    hands.see({P0: 1})
-    hands.use_up(1_100)
-    assert hands.ask({P0: 1}) == Hold(START_MS + 500, BlockedBy.REPLICATION_QUOTA)
-    hands.now_ms += 500
-    hands.told({P0: 1})
-    decision = hands.ask({P0: 1})
-    assert isinstance(decision, Hold)
-    assert decision.until_ms < START_MS + 1_200
-    hands.now_ms = START_MS + 1_100
-    assert isinstance(hands.ask({P0: 1}), Forward)
 
 
 def test_the_leader_waits_no_longer_than_until_there_is_room() -> None:
@@ -468,51 +393,7 @@ def test_a_session_that_was_left_is_not_closed_by_another_limit() -> None:
     assert hands.asked({P0: 1}, session=(0, 0)).session_id == 0, "by now it may be another's"
 
 
-@pytest.mark.parametrize("epoch", [0, -1, -(2**31)])
-def test_a_full_fetch_that_closes_a_session_closes_it(epoch: int) -> None:
-    hands = Hands(limited(1_000_000))
-    asked = hands.asked({P0: 1}, session=(78, epoch))
-    assert (asked.session_id, asked.session_epoch) == (78, -1)
-
-
 # -- records that are delivered
-
-
-@pytest.mark.parametrize("version", [3, 5, 11, 12, 17])
-def test_records_that_lag_end_at_a_whole_batch(version: int) -> None:
-    hands = Hands(limited(10_000), version)
-    hands.asked({P0: 1})
-    hands.reply({P0: lagging(batches(400))})
-    hands.now_ms += 40
-    records = batches(400, 400, 400)
-    assert hands.asked({P0: 2}).parts[P0].max_bytes == 1_000, "what there is room for"
-    answer = hands.reply({P0: lagging(records[:1_000])})
-    assert answer.entries[P0].records == records[:800]
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_up_to_v2_a_batch_that_is_cut_short_says_that_there_is_more(version: int) -> None:
-    hands = Hands(limited(10_000), version)
-    hands.see({P0: 1})
-    hands.asked({P0: 1})
-    assert hands.reply({P0: lagging(batches(4_000)[:1_000])}).entries[P0].records == batches(4_000)[:1_000]
-
-
-def test_records_in_sync_pass_byte_for_byte() -> None:
-    hands = Hands(limited(10_000))
-    hands.asked({P0: 1})
-    records = batches(400, 400)[:700]
-    assert hands.reply({P0: lagging(records, high_watermark=1)}).entries[P0].records == records
-
-
-def test_a_batch_larger_than_its_share_passes_once_and_is_paid_for() -> None:
-    hands = Hands(limited(10_000))
-    hands.see({P0: 1})
-    hands.asked({P0: 1})
-    assert sizes(hands.reply({P0: lagging(batches(50_000))})) == [50_000]
-    assert hands.quota.room_at_ms(now_ms=hands.now_ms) >= START_MS + 5_000
-    assert isinstance(hands.ask({P0: 2}), Hold)
-    assert hands.follower.limits is not None
 
 
 @pytest.mark.parametrize("rules", [limited(10_000), listed(10_000)])
@@ -522,24 +403,6 @@ def test_in_sync_partitions_are_charged_if_listed(rules: Replication) -> None:
     hands.reply({P0: lagging(batches(400), high_watermark=1)})
     assert (hands.quota.total > 400) is (rules.leader_replicas is not None)
     assert hands.quota.room(now_ms=hands.now_ms + 999) >= 1_000, "and not waited for"
-
-
-def test_first_fetch_gets_whole_batches_or_none() -> None:
-    hands = Hands(limited(1_000))
-    hands.asked({P0: 1, P1: 1})
-    assert sizes(hands.reply({P0: lagging(batches(5_000)), P1: lagging(batches(5_000))})) == [5_000, 0]
-
-
-def test_partition_that_waited_longest_is_fetched_first() -> None:
-    hands = Hands(limited(10_000))
-    hands.see({P0: 1, P1: 1, P2: 1})
-    order = []
-    for _ in range(6):
-        asked = hands.asked({P0: 1, P1: 1, P2: 1})
-        order += list(asked.parts)
-        hands.reply({place: lagging(batches(1_000)) for place in asked.parts})
-        hands.now_ms += 100
-    assert order == [P0, P1, P2] * 2
 
 
 @pytest.mark.parametrize("version", [3, 11, 17])
@@ -559,17 +422,6 @@ def test_records_without_a_whole_batch_are_sent_at_the_rate(version: int, record
 
 
 # -- reservations, and the line
-
-
-def test_unreadable_response_returns_its_reservation() -> None:
-    hands = Hands(limited(1_000))
-    hands.see({P0: 1})
-    hands.asked({P0: 1})
-    assert hands.quota.room(now_ms=hands.now_ms) == 0
-    with pytest.raises(ProtocolError):
-        hands.follower.answer(pack(">iii", 8, 9, -1), 0, 12, now_ms=hands.now_ms)
-    hands.follower.close()
-    assert hands.quota.room(now_ms=hands.now_ms) == 100
 
 
 def test_closed_connection_returns_its_reservation() -> None:
@@ -615,12 +467,6 @@ def test_observed_quota_has_unlimited_room() -> None:
     assert hands.quota.total > 700_000
 
 
-@pytest.mark.parametrize("place", [P0, BUSY])
-def test_negative_size_is_forwarded_for_the_leader_to_refuse(place: Place) -> None:
-    hands = Hands(listed(1_000))
-    assert hands.asked({place: Part(1, -7, 4)}).parts == {place: Part(1, -7, 4)}
-
-
 def test_throttle_that_ends_during_a_fetch_leaves_its_response_complete() -> None:
     hands = Hands(listed(1_000))
     hands.see({P0: 1, BUSY: 1})
@@ -631,28 +477,6 @@ def test_throttle_that_ends_during_a_fetch_leaves_its_response_complete() -> Non
     assert list(answer.entries) == [P0, BUSY]
     assert not hands.follower.is_throttled(FOLLOWER, 17, now_ms=hands.now_ms)
     assert not hands.follower.seen, "nothing is kept while no limit holds"
-
-
-def test_disconnected_follower_delays_no_other() -> None:
-    hands = Hands(limited(0.0))
-    other = Follower(hands.leader)
-    hands.see({P0: 1})
-    assert isinstance(hands.ask({P0: 1}), Hold)
-    hands.follower.close()
-    hands.follower = other
-    hands.throttle.update(limited(10_000), now_ms=hands.now_ms)
-    hands.see({P0: 1})
-    assert isinstance(hands.ask({P0: 1}), Forward)
-
-
-def test_in_sync_follower_of_an_earlier_limit_delays_no_other() -> None:
-    hands = Hands(limited(0.0))
-    hands.see({P0: 1})
-    assert isinstance(hands.ask({P0: 1}), Hold)
-    hands.throttle.update(limited(10_000), now_ms=hands.now_ms)
-    hands.follower = Follower(hands.leader)
-    hands.see({P0: 1})
-    assert isinstance(hands.ask({P0: 1}), Forward)
 
 
 def test_follower_does_not_wait_behind_itself() -> None:
@@ -701,11 +525,3 @@ def test_fetch_of_more_than_100000_partitions_is_forwarded_unchanged() -> None:
     hands = Hands(limited(1_000), 3)
     hands.use_up(10_000)
     assert hands.ask({("moving", number): 1 for number in range(100_001)}) == Forward(b"", is_answer_read=False)
-
-
-def test_follower_state_ends_when_another_follower_uses_the_connection() -> None:
-    hands = Hands(limited(1_000))
-    hands.see({P0: 1})
-    assert hands.follower.seen
-    assert isinstance(hands.decide(hands.frame({P0: 1}), replica_id=4), Forward)
-    assert not hands.follower.seen

@@ -10,7 +10,7 @@ from kafka_quota_proxy.protocol.replica_fetch.response import ResponsePartition
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Charge
 from kafka_quota_proxy.proxy.session.replica.partition_state import Key, PartitionState
-from kafka_quota_proxy.proxy.session.replica.response_trimming import PassedFetch, Trimming, empty_entry, settle
+from kafka_quota_proxy.proxy.session.replica.response_trimming import PassedFetch, Trimming, settle
 
 NOW_MS = 86_400_000
 VERSION = 11
@@ -65,15 +65,6 @@ def test_ungranted_partition_gets_the_remaining_room_or_one_batch() -> None:
     assert One(batches(700, 30), Charge(quota(1_000), False, True)).flows() == 700
 
 
-def test_without_room_no_records_are_sent_or_charged() -> None:
-    exceeded = quota(1_000)
-    exceeded.settle(0, 1_000)
-    one = One(batches(60), Charge(quota(None), False, False), Charge(exceeded, False, False))
-    assert one.flows() == 0
-    assert exceeded.total == 0
-    assert (one.seen[KEY].turn, one.seen[KEY].least_bytes) == (0, 60), "but their size is noted"
-
-
 @pytest.mark.parametrize(("counts_all", "total"), [(True, 131), (False, 0)])
 def test_in_sync_records_are_sent_whole_and_charged_if_listed(counts_all: bool, total: int) -> None:
     exceeded = quota(1_000)
@@ -82,16 +73,6 @@ def test_in_sync_records_are_sent_whole_and_charged_if_listed(counts_all: bool, 
     assert one.flows() == 131
     assert exceeded.total == total
     assert not one.trimming.has_lagging
-
-
-def test_up_to_v2_a_batch_that_is_cut_short_stays_so() -> None:
-    assert One(batches(60) + batches(400)[:100], Charge(quota(1_000), False, True), version=2).flows() == 160
-
-
-def test_records_without_a_whole_batch_are_sent_unchanged() -> None:
-    one = One(batches(700)[:300], Charge(quota(1_000), False, True))
-    assert one.flows() == 300
-    assert one.seen[KEY].least_bytes == 700
 
 
 def test_lagging_partition_without_records_asks_for_more_next_time() -> None:
@@ -111,12 +92,6 @@ def test_partition_without_records_in_a_full_response_is_looked_at_again() -> No
     assert one.flows() == 0
     assert not one.seen, "another first look asks for 65,536 bytes"
     assert one.trimming.has_lagging
-
-
-def test_restored_entry_has_its_last_values() -> None:
-    seen = PartitionState(ResponsePartition(b"moving", 3, 0, 90, 80, 7, 0, 0, 0, 0, 0), 4, NOW_MS)
-    entry = empty_entry((b"moving", 3), seen, VERSION)
-    assert struct.unpack_from(">ihqqq", b"".join(entry.parts)) == (3, 0, 90, 80, 7)
 
 
 def test_unused_grant_is_returned_to_each_quota() -> None:

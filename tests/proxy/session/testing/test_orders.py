@@ -1,10 +1,17 @@
-"""Tests which responses an order of a test is for, and how often it acts."""
+"""Tests the orders of a test: how often they act, on which responses, and what was observed of them."""
+
+from itertools import count
 
 import pytest
 
 from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.testing.effects import Effects
+from kafka_quota_proxy.proxy.session.testing.observed import BY_QUOTA, MAX_CLIENTS, MAX_OBSERVED, Observed
 from kafka_quota_proxy.proxy.session.testing.orders import MAX_ORDERS, OnDemandThrottles, TooManyOrdersError, Wanted
+from tests.protocol.test_fetch_partitions import RECORDS, response
+from tests.proxy.session.testing.test_responses import wire_of_test
+from tests.support.frames import produce_request, produce_response
 
 PRODUCE, FETCH, SASL_HANDSHAKE = int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(ApiKey.SASL_HANDSHAKE)
 
@@ -77,3 +84,68 @@ def test_number_of_orders_is_bounded(testing: OnDemandThrottles) -> None:
 
     with pytest.raises(TooManyOrdersError, match=f"{MAX_ORDERS} orders"):
         testing.add(Wanted(), Effects(1), count=1)
+
+
+def test_fetch_is_edited_for_an_error_and_to_be_empty() -> None:
+    whole = response(11, [("a", 0, RECORDS), ("b", 0, RECORDS)])
+
+    assert not Effects(300, 200, closes=True).edits_fetch
+    assert Effects(error_code=6, topics=frozenset({b"b"})).rewritten(whole, 11) == response(
+        11, [("a", 0, RECORDS), ("b", 6, b"")]
+    )
+    assert Effects(is_empty=True).rewritten(whole, 11) == response(11, [("a", 0, b""), ("b", 0, b"")])
+    assert Effects(is_empty=True).edits_fetch
+    assert Effects(error_code=-1).edits_fetch
+
+
+def add(observed: Observed, client_id: str, throttle_time_ms: int = 5) -> None:
+    observed.add(
+        0, 7, user="u", client_id=client_id, throttle_time_ms=throttle_time_ms, size_bytes=100, reason=BY_QUOTA
+    )
+
+
+def test_responses_are_found_by_client_id_and_the_oldest_is_first() -> None:
+    observed = Observed(count(1_000).__next__)
+    add(observed, "a", 1)
+    add(observed, "b", 2)
+    add(observed, "a", 3)
+
+    assert [(one.time_ms, one.throttle_time_ms) for one in observed.find("a")] == [(1_000, 1), (1_002, 3)]
+    assert [one.client_id for one in observed.find()] == ["a", "b", "a"]
+    assert list(observed.find("")) == []
+    observed.clear()
+    assert list(observed.find()) == []
+
+
+def test_only_the_last_are_kept() -> None:
+    observed = Observed(lambda: 0)
+    for number in range(MAX_OBSERVED + 1):
+        add(observed, str(number))
+
+    assert len(list(observed.find())) == MAX_OBSERVED
+    assert next(observed.find()).client_id == "1"
+
+
+def test_responses_to_each_client_are_counted() -> None:
+    observed = Observed(lambda: 0)
+    for number in range(MAX_CLIENTS + 1):
+        for api_key in (0, 0, 3):
+            observed.see(api_key, user="u", client_id=str(number))
+
+    assert len(observed.clients) == MAX_CLIENTS
+    assert observed.clients["u", "0"] == {0: 2, 3: 1}
+    observed.clear()
+    assert observed.clients == {}
+
+
+def test_requests_go_one_at_a_time_while_there_are_orders() -> None:
+    wire, testing = wire_of_test()
+    testing.add(Wanted(), Effects(), count=2)
+    first, second, third, fourth = (produce_request(number) for number in range(1, 5))
+
+    assert wire.client(first + second + third + fourth) == first
+    assert wire.session.state.blocked_by is BlockedBy.EARLIER_ANSWERS
+    wire.broker(produce_response(1))
+    assert wire.to_broker() == second
+    wire.broker(produce_response(2))
+    assert wire.to_broker() == third + fourth  # the orders are fulfilled
