@@ -129,7 +129,7 @@ def test_late_answers_of_a_stalled_broker_are_paid_in_full(shaping: Shaping, sta
 
 @pytest.mark.parametrize(("role", "shaping"), OTHER_CASES)
 def test_reload_keeps_debt_and_applies_the_new_limit_to_waiting_requests(role: str, shaping: Shaping) -> None:
-    crowd = Crowd(120, role, shaping, limit=LIMIT)
+    crowd = Crowd(30, role, shaping, limit=LIMIT)
     for _ in range(60):
         crowd.run(1)
         update(crowd.listening.quotas, crowd.config)

@@ -24,9 +24,6 @@ def with_principals(**principals: object) -> ProxyConfig:
     return replace(CONFIG, principals=replace(Principals(), **principals))  # type: ignore[arg-type]
 
 
-# -- kinds --
-
-
 def test_request_percentage_is_recorded_in_nanoseconds() -> None:
     rule = QuotaRule(user="alice", request_percentage=50.0, request_rate=20.0, controller_mutation_rate=0.5)
     quotas = BrokerQuotas(replace(CONFIG, quotas=(rule,)))
@@ -73,9 +70,6 @@ def test_listener_shaping_overrides_the_global_one() -> None:
     assert with_another == [Shaping.SAMPLED] * 2
 
 
-# -- the static default of old brokers --
-
-
 def test_a_static_default_is_a_rule_of_level_8() -> None:
     for kind in BYTE_RATES:
         config = replace(CONFIG, kafka=KafkaSettings(quota_producer_default=700, quota_consumer_default=700))
@@ -88,9 +82,6 @@ def test_a_static_default_is_a_rule_of_level_8() -> None:
         assert bucket.rule is not None, kind
         assert bucket.rule.source == f"quota.{'producer' if kind is QuotaKind.PRODUCE else 'consumer'}.default", kind
         assert bucket.tags == ("", "etl"), kind
-
-
-# -- principals --
 
 
 def test_first_fold_that_matches_the_whole_name_wins() -> None:
@@ -140,9 +131,6 @@ def test_listed_principals_are_brokers() -> None:
     assert quotas.is_broker("broker1")
     assert not quotas.is_broker("broker")
     assert not BrokerQuotas(CONFIG).is_broker(ANONYMOUS)
-
-
-# -- reloads and expiry --
 
 
 def test_update_starts_a_generation_and_keeps_usage() -> None:
@@ -214,9 +202,6 @@ def test_expiry_starts_a_generation_in_the_slice_that_removed_buckets() -> None:
 
     assert [later - generations[0] for later in generations] == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
     assert [len(manager) for manager in quotas.managers] == [1_000] * 5
-
-
-# -- unlimited clients --
 
 
 def test_clients_whose_bytes_are_unlimited_are_noted() -> None:

@@ -10,8 +10,6 @@ from kafka_quota_proxy.config.model import (
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, ClientQuotaManager
 from tests.support.quota_manager import bucket_of_alice, manager_of, replace_rules, rule
 
-# -- look-up --
-
 
 def test_without_a_limit_each_user_and_client_id_has_a_bucket() -> None:
     """In Kafka the tags of an unlimited bucket depend on which kinds of rules exist."""
@@ -22,9 +20,6 @@ def test_without_a_limit_each_user_and_client_id_has_a_bucket() -> None:
     assert [bucket.tags for bucket in buckets] == [("alice", "etl"), ("bob", "etl"), ("alice", "etl")]
     assert buckets[0] is buckets[2]
     assert len(manager) == 2
-
-
-# -- changes --
 
 
 def test_change_of_shaping_keeps_the_usage() -> None:
@@ -87,9 +82,6 @@ def test_max_throttle_time_can_change() -> None:
     third = manager.record_and_get_throttle_time_ms(0, user="alice", client_id="etl", now_ms=0)
 
     assert [first, second, third] == [1_000, 2_000, 90_000]
-
-
-# -- expiry --
 
 
 def test_look_ups_between_slices_of_expiry_are_safe() -> None:

@@ -112,9 +112,6 @@ def test_explanation_mentions_only_an_empty_client_id(entities: set[Entity], con
     assert client_id == "" or all("empty" not in candidate.reason for candidate in candidates)
 
 
-# -- names --
-
-
 def test_rule_names_one_bucket_unless_it_has_a_default() -> None:
     table = table_of(rule("alice", "etl"), rule("bob"), rule(None, "web"), rule(DEFAULT, "x"), rule("carol", DEFAULT))
 

@@ -93,9 +93,6 @@ def rec(bucket: Bucket, partitions: int, now_ms: int, *, version: int = 6) -> in
     return make(bucket, decision, now_ms=now_ms)
 
 
-# -- Kafka's own numbers
-
-
 def test_v38_wait_is_the_debt_over_the_quota() -> None:
     """Source: Kafka's ControllerMutationQuotaManagerTest.testThrottleTime (V38)."""
     for tokens, wait_ms in [(0, 0), (-5, 500), (-10, 1_000)]:
@@ -146,9 +143,6 @@ def test_v38_without_a_quota_everything_passes() -> None:
         assert bucket.amount == 10**7, version
 
 
-# -- permits
-
-
 def test_permits_are_partitions_created_added_or_deleted() -> None:
     bucket = bucket_of(1_000.0)
     known: dict[Topic, int] = {b"ten": 10, UUID(int=7): 7, b"gone": 0}
@@ -187,9 +181,6 @@ def test_created_topics_need_no_count() -> None:
     assert uncounted_topics(request_of(topics, api_key=GROW), {b"b": 3}) == (b"a", UUID(int=7))
 
 
-# -- waits
-
-
 def test_response_says_what_is_left_of_the_wait() -> None:
     """Source: Kafka's ControllerMutationQuotaTest, AbstractControllerMutationQuota.throttleTime."""
     for version, topics in [(5, [(b"a", 10)]), (6, [(b"a", 10), (b"b", 1)])]:
@@ -211,9 +202,6 @@ def test_refused_client_waits_for_reserved_partitions_until_their_reservation_is
 
         assert decision.refused == refused, after_ms
     assert settle(decided(bucket, request_of([(b"a", 1)])), (), bucket, now_ms=T) == 5_000
-
-
-# -- the response
 
 
 def result(name: bytes | None, error_code: int, partitions: int = -1, topic_id: UUID | None = None) -> TopicResult:

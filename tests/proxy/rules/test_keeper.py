@@ -137,9 +137,6 @@ async def test_changes_that_could_not_be_applied_are_tried_again(
     assert "rules could not be applied; trying again" in caplog.text
 
 
-# -- in a running proxy
-
-
 async def test_log_names_a_few_of_many_rules_that_change_at_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with followed(Bed(*(rule(f"u{n}", expires_ms=START_MS + 5) for n in range(600)))) as bed:

@@ -66,9 +66,6 @@ def test_resident_bytes_are_huge_if_the_system_does_not_report_them(
     assert resident_bytes() > 2**60
 
 
-# -- max_buffered --
-
-
 @on_uvloop
 async def test_closing_connections_count_and_are_aborted(is_large: None) -> None:
     async with (
@@ -155,8 +152,6 @@ async def test_orphaned_connections_count_and_are_aborted(is_large: None) -> Non
         await eventually(lambda: broker.in_use[0].is_lost)
         assert len(broker.in_use[0].requests) < count + 1
 
-
-# -- unlimited clients --
 
 MY_APP = QuotaRule(client_id="my-app", producer_byte_rate=1e6)
 WRONG = "user='ANONYMOUS' client-id='myapp' (no rule applies to it; did you mean client-id='my-app'?)"

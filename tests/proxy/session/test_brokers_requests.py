@@ -71,9 +71,6 @@ def test_brokers_request_of_a_broker_is_not_charged(api_key: int, version: int, 
     assert wire.bucket("request_rate").requests == 0
 
 
-# -- logins
-
-
 def log_in(wire: Wire, dialogue: Dialogue, *, version: int = 1) -> None:
     for asked, told in rounds(dialogue, version=version):
         wire.client(asked)

@@ -141,16 +141,6 @@ def test_requests_are_pipelined_and_answered_in_order() -> None:
     assert wire.session.is_idle
 
 
-def test_lost_broker_returns_reservations() -> None:
-    wire = Wire(A_TIGHT_RULE)
-    wire.client(produce_request(1, size_bytes=4_000))
-
-    wire.session.close(now_ms=wire.now_ms, has_passed=False)
-
-    assert wire.bucket().in_flight == 0
-    assert wire.bucket().amount == 0
-
-
 @pytest.mark.parametrize("acks_of_the_last", [0, 1])
 def test_client_that_disconnects_early_is_charged_for_complete_requests(acks_of_the_last: int) -> None:
     wire = Wire(A_TIGHT_RULE)

@@ -108,9 +108,6 @@ def test_replica_id_is_trusted_for_brokers_only(is_inter_broker: bool, brokers: 
     assert wire.session.account.believes_replicas() is believed
 
 
-# -- holding --
-
-
 def close(wire: Wire) -> None:
     wire.session.account.close(now_ms=wire.now_ms)
 
@@ -188,8 +185,6 @@ def test_one_client_id_has_one_charged_bucket(
         account.close(now_ms=now_ms)
     assert all(bucket.holders == 0 for bucket in quotas.produce)
 
-
-# -- how many connections --
 
 TWO = QuotaRule(user=DEFAULT, connections=2, source="quotas.yaml:7")
 

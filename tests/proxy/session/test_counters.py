@@ -27,25 +27,6 @@ def test_there_is_a_counter_of_frames_for_every_known_api() -> None:
     assert all(counters.frames[api_key] == 0 for api_key in ApiKey)
 
 
-def test_a_newer_version_of_a_known_api_counts_as_a_frame_and_as_unknown() -> None:
-    counters = Counters()
-
-    counters.frame(ApiKey.FETCH, 99)
-    counters.frame(ApiKey.FETCH, 99)
-
-    assert counters.frames[ApiKey.FETCH] == 2
-    assert counters.unknown_apis == {ApiKey.FETCH: 2}
-
-
-def test_an_unknown_api_counts_under_its_key() -> None:
-    counters = Counters()
-
-    counters.frame(1_234, 0)
-
-    assert sum(counters.frames) == 0
-    assert counters.unknown_apis == {1_234: 1}
-
-
 def test_excess_api_keys_share_one_label() -> None:
     counters = Counters()
 

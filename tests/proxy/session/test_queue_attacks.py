@@ -249,7 +249,7 @@ class SlowBroker:
                 self.take(wire, wire.resume())
 
 
-@pytest.mark.parametrize("work_ms", [1, 5, 20])
+@pytest.mark.parametrize("work_ms", [1, 5])
 @pytest.mark.parametrize("acks", [1, -1])
 def test_flood_stays_in_the_queue_whatever_it_wants_to_be_acknowledged(acks: int, work_ms: int) -> None:
     crowd = Crowd(slots=4, clients=100)

@@ -7,6 +7,7 @@ from math import isnan
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset
@@ -33,9 +34,6 @@ def ask(wire: Wire, number: int = 1, *, takes_ms: int = 0) -> bytes:
     wire.client(other_request(number))
     wire.wait(takes_ms)
     return wire.broker(other_response(number))
-
-
-# -- requests per second
 
 
 @pytest.mark.parametrize(
@@ -78,10 +76,28 @@ def test_pipelined_requests_are_reserved_before_they_are_forwarded(shaping: Shap
     assert wire.session.state.is_blocked
 
 
-# -- service time
-
-
 # Alone at the broker, a request works for a fifth of its time, and 100 bytes take half a microsecond.
+def test_unanswered_request_is_counted_when_its_connection_ends() -> None:
+    wire = Wire(FIVE_A_SECOND)
+    wire.client(*(other_request(number) for number in range(3)))
+
+    wire.session.close(now_ms=wire.now_ms, has_passed=True)
+
+    bucket = wire.bucket("request_rate")
+    assert (bucket.requests, bucket.in_flight) == (3, 0)
+
+
+def test_request_that_never_reached_the_broker_is_not_counted() -> None:
+    wire = Wire(FIVE_A_SECOND)
+    wire.client(other_request(1), other_request(2)[:-1])
+
+    wire.session.receive_end_from_client()
+    wire.session.close(now_ms=wire.now_ms, has_passed=False)
+
+    bucket = wire.bucket("request_rate")
+    assert (bucket.requests, bucket.in_flight) == (0, 0)
+
+
 FEW_BYTES_NS = 1_000
 
 
@@ -160,6 +176,18 @@ def test_time_starts_when_the_whole_request_is_forwarded(is_ahead: bool) -> None
     assert worked_ms(wire) == (10 if is_ahead else 6)
 
 
+def test_time_starts_when_the_broker_is_connected() -> None:
+    wire = Wire(TEN_PERCENT)
+    wire.client(other_request(1))
+    wire.wait(700)
+    wire.session.state.now_ns = wire.now_ms * 1_000_000
+    wire.session.connect_broker(now_ms=wire.now_ms)
+    wire.wait(30)
+    wire.broker(other_response(1))
+
+    assert worked_ms(wire) == 6
+
+
 def test_request_percentage_allows_no_pipelining() -> None:
     wire = Wire(TEN_PERCENT)
 
@@ -167,9 +195,6 @@ def test_request_percentage_allows_no_pipelining() -> None:
     assert wire.session.state.is_blocked
     assert wire.broker(other_response(1)) == other_response(1)
     assert wire.to_broker().count(b"etl") == 1
-
-
-# -- time and bytes
 
 
 BOTH = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0, request_percentage=10.0)
@@ -205,9 +230,6 @@ def test_observed_rule_does_not_hide_an_enforced_rule() -> None:
     assert wire.bucket("produce").throttling.observed_time_ms > wire.muted_for_ms == 200
 
 
-# -- the throttle time field
-
-
 CASES = [
     (key, version)
     for key, version in kio_messages.api_versions()
@@ -234,7 +256,15 @@ def test_each_response_with_the_field_has_the_throttle_time(api_key: int, versio
     assert wire.muted_for_ms > 1_000_000
 
 
-# -- requests that are not charged
+def test_longer_broker_throttle_time_stays_and_mutes() -> None:
+    wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=0.5))
+    for number in range(5):
+        ask(wire, number)
+    wire.client(other_request(5))
+
+    answer = wire.broker(framed((5).to_bytes(4) + (60_000).to_bytes(4) + bytes(80)))
+
+    assert int.from_bytes(answer[8:12]) == wire.muted_for_ms == 60_000
 
 
 def test_a_login_that_cannot_be_read_reserves_nothing() -> None:
@@ -249,7 +279,24 @@ def test_a_login_that_cannot_be_read_reserves_nothing() -> None:
     assert wire.bucket("request_rate").in_flight == 0
 
 
-# -- rules that come and go
+def _produce_and_ask(wire: Wire) -> None:
+    wire.client(produce_request(1), other_request(2))
+    wire.broker(produce_response(1))
+    wire.to_broker()
+    wire.broker(other_response(2))
+
+
+def test_new_rule_applies_to_the_next_request() -> None:
+    wire = Wire()
+    _produce_and_ask(wire)
+
+    update(wire.listening.quotas, replace(wire.config, quotas=(FIVE_A_SECOND,)))
+    _produce_and_ask(wire)
+    assert wire.bucket("request_rate").requests == 2
+
+    update(wire.listening.quotas, wire.config)
+    _produce_and_ask(wire)
+    assert sum(bucket.requests for bucket in wire.listening.quotas.manager(QuotaKind.REQUEST_RATE)) == 2
 
 
 @pytest.mark.parametrize(("first", "then"), list(product(["etl", "reports"], repeat=2)))

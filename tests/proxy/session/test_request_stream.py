@@ -27,6 +27,16 @@ FETCH_VERSIONS = range(19)
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
 
 
+def test_request_body_is_forwarded_in_pieces_without_buffering() -> None:
+    wire = Wire()
+    request = produce_request(size_bytes=1_000_000)
+
+    passed = [wire.client(request[at : at + 65_536]) for at in range(0, len(request), 65_536)]
+
+    assert [len(piece) for piece in passed] == [65_536] * 15 + [len(request) - 15 * 65_536]
+    assert b"".join(passed) == request
+
+
 def test_request_header_waits_until_it_is_complete() -> None:
     wire = Wire()
     request = produce_request(version=9)

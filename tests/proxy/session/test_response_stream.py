@@ -39,17 +39,6 @@ def test_delay_holds_the_response_and_then_sends_it() -> None:
     assert wire.session.is_idle
 
 
-def test_delay_forwards_no_request_until_the_response_is_sent() -> None:
-    wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
-    wire.client(produce_request(1, size_bytes=6_000))
-    wire.broker(produce_response(1))
-
-    assert wire.client(other_request(2)) == b""
-    wire.wait(2_000)
-    assert wire.to_client() == produce_response(1)
-    assert wire.to_broker() == other_request(2)
-
-
 @pytest.mark.parametrize("version", [0, 7, 13])
 def test_delay_forwards_no_request_during_a_partial_response(version: int) -> None:
     wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
@@ -72,17 +61,6 @@ def test_response_to_no_request_ends_the_connection() -> None:
 
     with pytest.raises(UnexpectedResponse):
         wire.broker(other_response(1))
-
-
-def test_response_to_another_request_keeps_no_reservation() -> None:
-    wire = Wire(A_TIGHT_RULE)
-    wire.client(produce_request(1, size_bytes=400), produce_request(2, size_bytes=400))
-
-    with pytest.raises(UnexpectedResponse):
-        wire.broker(produce_response(2))
-    wire.session.close(now_ms=wire.now_ms, has_passed=False)
-
-    assert wire.bucket().in_flight == 0
 
 
 @given(data=st.lists(st.binary(max_size=300), max_size=5))
@@ -173,9 +151,6 @@ def test_release_during_a_partial_response_holds_nothing_behind_it(enforcement: 
     assert len(wire.broker(response[12:])) == len(response)
     assert wire.to_broker() == produce_request(2)
     assert (wire.session.state.delayed_until_ms, wire.muted_for_ms, wire.session.state.is_blocked) == (0, 0, False)
-
-
-# -- a client that does not read --
 
 
 @pytest.mark.parametrize("is_full_before", [False, True])

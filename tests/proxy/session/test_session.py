@@ -9,7 +9,6 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from tests.support.frames import (
     fetch_request,
-    fetch_response,
     produce_request,
     produce_response,
 )
@@ -22,16 +21,6 @@ AN_EXPIRY_MS = 1_800_000_000_000
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
 
 
-def test_traffic_without_a_quota_is_counted() -> None:
-    wire = Wire()
-
-    wire.client(produce_request(1, size_bytes=700), fetch_request(2))
-    wire.broker(produce_response(1), fetch_response(2, size_bytes=900))
-
-    assert (wire.bucket("produce").amount, wire.bucket("produce").requests) == (700, 1)
-    assert (wire.bucket("fetch").amount, wire.bucket("fetch").requests) == (900, 1)
-
-
 def test_observe_changes_no_byte_and_mutes_no_client() -> None:
     wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.OBSERVE)
 
@@ -42,6 +31,16 @@ def test_observe_changes_no_byte_and_mutes_no_client() -> None:
     assert wire.muted_for_ms == 0
     assert wire.bucket().throttling.observed_time_ms == 2_000
     assert (wire.bucket().throttling.requests, wire.bucket().throttling.time_ms) == (0, 0)
+
+
+def test_new_client_id_on_a_connection_charges_its_own_bucket() -> None:
+    wire = Wire(A_TIGHT_RULE)
+
+    wire.client(produce_request(1, client_id="one"), produce_request(2, client_id="two", size_bytes=401))
+    wire.broker(produce_response(1), produce_response(2))
+
+    assert wire.bucket(client_id="one").amount == 400
+    assert wire.bucket(client_id="two").amount == 401
 
 
 def test_changed_rule_applies_to_the_next_request_and_keeps_the_usage() -> None:

@@ -96,3 +96,19 @@ def test_abandoned_fetch_is_charged_its_reservation_or_nothing(is_charged: bool,
 
     assert (bucket.amount, bucket.requests) == (reserved_bytes if is_charged else 0, requests)
     assert (bucket.holders, bucket.in_flight) == (0, 0)
+
+
+@pytest.mark.parametrize("answer", [fetch_response(2), b"\0\0\0\3" + bytes(8)])
+def test_unread_responses_are_reported(answer: bytes) -> None:
+    wire = Wire(LIMITED)
+    wire.client(fetch_request(1))
+
+    assert not left(wire).receive(answer, now_ms=wire.now_ms)
+
+
+@pytest.mark.parametrize("rules", [(), (QuotaRule(client_id="etl", producer_byte_rate=1.0),)])
+def test_without_a_fetch_limit_no_response_is_awaited(rules: tuple[QuotaRule, ...]) -> None:
+    wire = Wire(*rules)
+    wire.client(fetch_request(1))
+
+    assert wire.session.close(now_ms=wire.now_ms, has_passed=True) is None

@@ -53,7 +53,7 @@ def test_sampled_quotas_of_proxy_and_broker_throttle_like_the_brokers_alone(requ
     assert flow(Shaping.SAMPLED, Shaping.SAMPLED, request_bytes=request_kib * KIB) == alone
 
 
-@pytest.mark.parametrize("request_kib", [64, 256, 1_024])
+@pytest.mark.parametrize("request_kib", [64, 1_024])
 def test_paced_quotas_in_front_of_a_broker_are_as_fast_and_nearly_even(request_kib: int) -> None:
     alone = flow(Shaping.SAMPLED, request_bytes=request_kib * KIB)
     paced = flow(Shaping.SAMPLED, Shaping.PACED, request_bytes=request_kib * KIB)
@@ -68,7 +68,7 @@ def test_paced_quotas_in_front_of_a_broker_are_as_fast_and_nearly_even(request_k
         assert one.rate == pytest.approx(alone.rate, abs=0.02)
 
 
-@pytest.mark.parametrize("request_kib", [64, 256, 1_024])
+@pytest.mark.parametrize("request_kib", [64, 1_024])
 def test_delay_in_front_of_a_broker_quota_costs_some_per_cent(request_kib: int) -> None:
     held = flow(Shaping.SAMPLED, Shaping.SAMPLED, request_bytes=request_kib * KIB, is_held=True)
 

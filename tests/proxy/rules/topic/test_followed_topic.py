@@ -327,7 +327,7 @@ class Run:
                 break
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(
     st.lists(
         st.one_of(

@@ -257,7 +257,7 @@ STEPS = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(st.lists(STEPS, max_size=40))
 def test_all_readers_of_the_topic_have_the_same_rules(steps: list[Callable[[Fleet], None]]) -> None:
     fleet = Fleet()
@@ -276,7 +276,7 @@ def test_all_readers_of_the_topic_have_the_same_rules(steps: list[Callable[[Flee
     assert late.told == expected(record for _, record in log)
 
 
-@settings(max_examples=200)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from([P, C, RATE]), st.sampled_from([None, 1.0, 2.0]))))
 def test_two_proxies_may_change_different_keys_of_an_entity_at_once(
     changes: list[tuple[int, str, float | None]],

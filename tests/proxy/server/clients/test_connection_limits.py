@@ -47,9 +47,6 @@ def next_check(
     return limits.next_check_ms(listener, now_ms=STARTED_MS + now_ms, is_past_login=is_past_login) - STARTED_MS
 
 
-# -- the number of connections --
-
-
 def source(host: str) -> tuple[str, int]:
     return host, 50_000
 
@@ -86,9 +83,6 @@ def test_the_count_is_exact_after_any_sequence(steps: list[tuple[str, bool]], mo
         hosts = [one for one, _ in inside]
         assert open_count.total == len(inside)
         assert open_count._by_host == {one: hosts.count(one) for one in hosts}
-
-
-# -- the age of a connection --
 
 
 def test_a_connection_without_limits_is_checked_each_minute() -> None:
@@ -149,9 +143,6 @@ def test_spread_is_even() -> None:
     tenths = [int(10 * number) for number in islice(spread(), 100)]
 
     assert all(9 <= tenths.count(tenth) <= 11 for tenth in range(10))
-
-
-# -- the buffered bytes of all connections --
 
 
 def test_the_largest_holders_are_closed_first_and_no_more_than_needed() -> None:

@@ -94,9 +94,6 @@ async def test_the_certificate_names_the_user(files: Files, common_name: str | N
         assert user_of(server) == user
 
 
-# -- refused handshakes --
-
-
 @on_uvloop
 async def test_plaintext_is_closed_counted_and_logged_once(files: Files, caplog: pytest.LogCaptureFixture) -> None:
     async with stub_broker(answers) as broker, running(config_of(broker, files)) as server:
@@ -159,9 +156,6 @@ async def test_stop_ends_handshakes(files: Files) -> None:
                 assert await reader.read() == b""
         writer.close()
         assert not entrance.pending
-
-
-# -- with limits and PROXY headers --
 
 
 def _limited(config: ProxyConfig, **limits: object) -> ProxyConfig:
@@ -233,9 +227,6 @@ async def test_draining_over_tls_sends_close_notify_after_the_last_response(file
         assert await client.answer() == b""
         await eventually(lambda: not server.listeners[0].open_count.total)
         assert disconnects(server) == {"max_connection_age": 1}
-
-
-# -- changed certificates --
 
 
 @on_uvloop

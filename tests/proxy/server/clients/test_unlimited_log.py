@@ -36,9 +36,6 @@ def at_info(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
 
-# -- who is logged --
-
-
 def test_client_without_a_rule_is_logged_with_the_nearest_client_id(caplog: pytest.LogCaptureFixture) -> None:
     sweep(log_of(MY_APP), CAME)
 
@@ -59,9 +56,6 @@ def test_nothing_is_logged_if_no_rule_limits_bytes_or_requests(
     sweep(log_of(*rules), CAME)
 
     assert caplog.messages == []
-
-
-# -- what is suggested --
 
 
 @pytest.mark.parametrize(
@@ -114,9 +108,6 @@ def test_names_cannot_forge_lines(caplog: pytest.LogCaptureFixture) -> None:
     assert "user='a\\nb' client-id=\"c\\x1b[2J\\u202e'\" (" in caplog.messages[0]
 
 
-# -- how often, with testing: true --
-
-
 def test_client_is_logged_once_until_the_rules_change(caplog: pytest.LogCaptureFixture) -> None:
     log = log_of(MY_APP)
 
@@ -138,9 +129,6 @@ def test_many_names_fill_neither_the_log_nor_the_memory_of_a_test(caplog: pytest
     assert len(caplog.messages) == 1_001
     assert caplog.messages[-1] == "not limited: more than 1000 clients; no more of them are logged"
     assert len(log._seen) == 1_000
-
-
-# -- how often, otherwise --
 
 
 def test_one_line_after_five_seconds_and_one_after_a_minute(caplog: pytest.LogCaptureFixture) -> None:
@@ -180,9 +168,6 @@ def test_line_names_ten_clients_and_says_how_many_more(count: int, rest: str, ca
     fields = vars(caplog.records[0])
     assert (fields["event"], fields["others"]) == ("clients_not_limited", min(count, 1_000) - 10)
     assert [client["client_id"] for client in fields["clients"]] == [client.client_id for client in crowd(10)]
-
-
-# -- steps --
 
 
 def test_the_work_is_done_in_small_steps(caplog: pytest.LogCaptureFixture) -> None:

@@ -45,9 +45,6 @@ def serial_shown(context: ssl.SSLContext, client: ssl.SSLContext) -> int:
     return x509.load_der_x509_certificate(shown).serial_number
 
 
-# -- contexts --
-
-
 @pytest.mark.parametrize(
     ("client_auth", "issuer", "error"),
     [
@@ -132,9 +129,6 @@ def test_without_a_name_to_check_the_signer_still_counts(tmp_path: Path, setting
         shake(server, upstream_side_context(tls))
 
     assert "is not signed by any certificate in" in broker_fault(found.value, TlsContext(tls), "b")[1]
-
-
-# -- changed files --
 
 
 def replace(settings: ClientTls, issued: Issued, *, certificate: bool = True, key: bool = True) -> None:
@@ -264,9 +258,6 @@ def test_watch_reloads_changed_files(
     asyncio.run(until_replaced())
 
     assert "new connections use the changed certificates, until" in caplog.records[-1].message
-
-
-# -- texts of errors --
 
 
 def ssl_error(reason: str, text: str = "") -> ssl.SSLError:

@@ -17,8 +17,11 @@ from kafka_quota_proxy.proxy.session.client_account import Policy
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from tests.support.frames import (
     api_versions_response,
+    metadata_request,
     other_request,
     other_response,
+    produce_request,
+    produce_response,
 )
 from tests.support.logins import (
     authenticate_request,
@@ -475,13 +478,13 @@ def test_response_to_another_request_is_refused() -> None:
     front.session.close(now_ms=front.now_ms, has_passed=False)
 
 
-@pytest.mark.parametrize("version", [0, 2, *VERSIONS])
+@pytest.mark.parametrize("version", [2, 11, 17])
 def test_response_with_any_changed_byte_ends_in_order(version: int) -> None:
     outcomes = set()
     front = Front(listed(1_000), version)
     right = front.answer({P0: lagging(batches(80, 60)), BUSY: lagging(batches(20))})
     for at in range(8, len(right)):
-        for byte in (0, 1, 0x7F, 0x80, 0xFF):
+        for byte in (0, 0x7F, 0xFF):
             front = Front(listed(1_000), version)
             front.client(front.fetch(P0, BUSY))
             try:
@@ -494,12 +497,12 @@ def test_response_with_any_changed_byte_ends_in_order(version: int) -> None:
     assert {"answer", Truncated.reason} <= outcomes
 
 
-@pytest.mark.parametrize("version", [0, 2, *VERSIONS])
+@pytest.mark.parametrize("version", [2, 11, 17])
 def test_fetch_with_any_changed_byte_ends_in_order(version: int) -> None:
     front = Front(listed(1_000), version)
     right = front.fetch(P0, BUSY, number=2)
     for at in range(8, len(right)):
-        for byte in (0, 1, 0x7F, 0x80, 0xFF):
+        for byte in (0, 0x7F, 0xFF):
             front = Front(listed(1_000), version)
             front.see(P0, BUSY)
             try:
@@ -511,3 +514,14 @@ def test_fetch_with_any_changed_byte_ends_in_order(version: int) -> None:
             front.session.close(now_ms=front.now_ms, has_passed=False)
             assert front.quota._reserved == 0
             assert not front.quota._line
+
+
+def test_other_requests_of_a_broker_are_forwarded_under_a_throttle() -> None:
+    front = Front(listed(1_000))
+    front.see(P0)
+    front.client(front.fetch(P0, number=2))
+    assert front.client(metadata_request(3) + produce_request(4)) == metadata_request(3) + produce_request(4)
+    response = front.answer({P0: lagging(batches(90))}, 2)
+    out = front.broker(response + other_response(3)[:20], other_response(3)[20:] + produce_response(4))
+    assert front.read(out[: len(response)]).entries[P0].records == batches(90)
+    assert out[len(response) :] == other_response(3) + produce_response(4)

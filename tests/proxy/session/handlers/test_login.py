@@ -81,6 +81,17 @@ def pay(wire: Wire, correlation_id: int = 9) -> str:
 
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
 @pytest.mark.parametrize(("handshake", "version"), WAYS)
+def test_login_is_forwarded_unchanged_and_its_user_is_charged(dialogue: Dialogue, handshake: int, version: int) -> None:
+    wire = Wire(ALICE, USERS)
+
+    log_in(wire, dialogue, handshake=handshake, version=version)
+
+    assert pay(wire) == dialogue.user
+    assert wire.session.is_idle
+
+
+@pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
+@pytest.mark.parametrize(("handshake", "version"), WAYS)
 def test_a_login_may_be_cut_at_any_byte(dialogue: Dialogue, handshake: int, version: int) -> None:
     parts = rounds(dialogue, handshake=handshake, version=version)
     for number, (asked, told) in enumerate(parts):
@@ -112,6 +123,16 @@ def test_requests_before_a_login_charge_the_old_principal() -> None:
 
 
 # -- before the broker accepts the login
+
+
+def test_announced_login_versions_are_readable() -> None:
+    wire = Wire()
+    wire.client(other_request(1, api_key=18, version=0))
+    entries = b"\0\0\0\x02" + b"\0\x11\0\0\0\x07" + b"\0\x24\0\0\0\x07"
+
+    answer = wire.broker(framed(b"\0\0\0\x01\0\0" + entries))
+
+    assert answer == framed(b"\0\0\0\x01\0\0" + b"\0\0\0\x02" + b"\0\x11\0\0\0\x01" + b"\0\x24\0\0\0\x02")
 
 
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)

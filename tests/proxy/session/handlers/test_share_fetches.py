@@ -88,8 +88,6 @@ def test_acknowledgement_is_forwarded_while_a_share_fetch_waits_for_data() -> No
     assert wire.bucket("fetch").requests == 1
 
 
-# -- a request that waits too long for its turn
-
 # The quota is 500 bytes a second, and the burst is a second.
 PACED = QuotaRule(client_id=DEFAULT, consumer_byte_rate=500.0, shaping=Shaping.PACED)
 

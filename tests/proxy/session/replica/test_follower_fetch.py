@@ -504,7 +504,7 @@ def test_follower_does_not_wait_behind_itself() -> None:
 def test_follower_quotas_are_bounded() -> None:
     hands = Hands(limited(1_000, follower_rate=1_000.0))
     frame = hands.frame({P0: 1})
-    for replica_id in range(5_000):
+    for replica_id in range(1_500):
         hands.decide(frame, replica_id=replica_id)
         hands.follower.close()
     assert len(hands.throttle.followers) <= 1_000

@@ -60,16 +60,6 @@ def test_response_before_it_comes_first() -> None:
     assert wire.to_broker() == b""
 
 
-def test_request_like_the_last_one_gets_the_error() -> None:
-    wire, testing = wire_of_test()
-    wire.client(whole_produce(1))
-    wire.broker(produce_response(1))
-    testing.add(Wanted(api_key=PRODUCE), REFUSED, count=1)
-
-    assert wire.client(whole_produce(2)) == b""
-    assert wire.to_client() == refused(whole_produce(2))
-
-
 def test_request_that_is_too_long_to_be_answered_is_forwarded_and_not_counted() -> None:
     wire, testing = wire_with((Wanted(api_key=PRODUCE), REFUSED, 1))
     frame = whole_produce(1, size_bytes=MAX_REFUSED_BYTES)
@@ -115,24 +105,6 @@ def test_later_batches_of_an_idempotent_producer_do_not_overtake_the_refused_one
     assert wire.client(idempotent_produce(3, 0)) == idempotent_produce(3, 0)
     assert wire.client(idempotent_produce(4, 1)) == idempotent_produce(4, 1)
     assert testing.orders == {}
-
-
-def test_later_batch_is_refused_after_the_responses_before_it() -> None:
-    wire, _ = wire_with((Wanted(api_key=PRODUCE), REFUSED, 1))
-    wire.client(idempotent_produce(1, 0))
-    wire.to_client()
-
-    assert wire.client(fetch_request(2), idempotent_produce(3, 1)) == fetch_request(2)
-    assert wire.to_client() == b""
-    assert wire.broker(fetch_response(2)).startswith(fetch_response(2))
-
-
-def test_request_without_an_answer_is_forwarded() -> None:
-    wire, testing = wire_with((Wanted(api_key=PRODUCE), REFUSED, 1))
-
-    frame = whole_produce(1, acks=0)
-    assert wire.client(frame) == frame
-    assert len(testing.orders) == 1
 
 
 def test_connection_is_closed_after_the_throttle_time() -> None:

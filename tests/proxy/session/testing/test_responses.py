@@ -46,32 +46,6 @@ def test_produce_responses_carry_exactly_what_was_asked(version: int) -> None:
         wire.wait(300)
 
 
-def test_client_is_silent_for_the_throttle_time() -> None:
-    wire, testing = wire_of_test()
-    testing.add(Wanted(), Effects(300), count=1)
-    wire.client(produce_request(1))
-    wire.broker(produce_response(1))
-
-    assert wire.muted_for_ms == 300
-    assert wire.client(produce_request(2)) == b""
-    wire.wait(299)
-    assert wire.to_broker() == b""
-    wire.wait(1)
-    assert wire.to_broker() == produce_request(2)
-
-
-def test_requests_go_one_by_one_while_an_order_is_left() -> None:
-    wire, testing = wire_of_test()
-    testing.add(Wanted(), Effects(300), count=1)
-
-    assert wire.client(produce_request(1), produce_request(2), produce_request(3)) == produce_request(1)
-    wire.broker(produce_response(1))
-    wire.wait(299)
-    assert wire.to_broker() == b""
-    wire.wait(1)
-    assert wire.to_broker() == produce_request(2) + produce_request(3)
-
-
 def test_zero_overrides_a_throttle_time_of_the_broker_and_of_a_quota() -> None:
     wire, testing = wire_of_test(TIGHT)
     testing.add(Wanted(), Effects(0), count=1)
@@ -171,20 +145,6 @@ def test_topic_is_found_in_fetch_responses(version: int) -> None:
         assert (passed == frame) is (number != 3)
         assert [one.throttle_time_ms for one in testing.observed.find()] == [300] * (number >= 3)
         wire.wait(300)
-
-
-@each_case("enforcement", list(Enforcement))
-def test_delay_is_kept_and_not_told(enforcement: Enforcement) -> None:
-    wire, testing = wire_of_test(enforcement=enforcement)
-    testing.add(Wanted(), Effects(delay_ms=200), count=1)
-    wire.client(fetch_request(1))
-
-    assert wire.broker(fetch_response(1, throttle_time_ms=7)) == b""
-    wire.wait(199)
-    assert wire.to_client() == b""
-    wire.wait(1)
-    assert wire.to_client() == fetch_response(1, throttle_time_ms=7)
-    assert wire.muted_for_ms == 0
 
 
 @pytest.mark.parametrize("piece_bytes", [9, 10_000])
