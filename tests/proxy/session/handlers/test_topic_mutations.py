@@ -88,15 +88,6 @@ def test_clients_that_lack_the_error_code_wait_after_the_response(version: int) 
     assert bed.wire.muted_for_ms == 14_000  # 240 - 100 tokens at 10 a second
 
 
-def test_deletion_is_charged_its_partitions() -> None:
-    bed = Bed(one=30, other=40)
-
-    assert bed.ask(delete("one", "missing", "other")) == {"one": 0, "missing": 3, "other": 0}
-
-    assert bed.controller.asked == [METADATA, DELETE]
-    assert bed.tokens == 30
-
-
 def test_growth_is_charged_the_added_partitions() -> None:
     bed = Bed(one=30)
 
@@ -133,23 +124,6 @@ def test_default_partitions_are_read_from_the_response() -> None:
     bed.ask(create(("one", -1)))
 
     assert bed.tokens == 97
-
-
-def test_failed_topics_are_not_charged() -> None:
-    bed = Bed(there=1)
-
-    assert bed.ask(create(("there", 50), ("new", 20))) == {"there": 36, "new": 0}
-
-    assert bed.tokens == 80
-
-
-def test_observed_mutation_rate_refuses_nothing() -> None:
-    bed = Bed(replace(TEN, enforcement=Enforcement.OBSERVE))
-
-    assert set(bed.ask(create(*((f"t{number}", 60) for number in range(4)))).values()) == {0}
-
-    assert bed.wire.muted_for_ms == 0
-    assert bed.wire.bucket("mutation").throttling.observed_time_ms == 14_000
 
 
 @pytest.mark.parametrize("version", [5, 7])
@@ -240,17 +214,6 @@ def test_connection_closed_during_a_broker_query_leaves_no_state() -> None:
     assert bed.tokens == 100
 
 
-def test_topic_requests_count_as_requests() -> None:
-    bed = Bed(replace(TEN, limits={**TEN.limits, "request_rate": 5.0}), one=30)
-
-    bed.ask(delete("one"))
-    bed.ask(create(("two", 500)))
-    bed.ask(create(("three", 5)))
-
-    assert bed.wire.bucket("request_rate").requests == 2  # the last request did not reach the broker
-    assert bed.wire.bucket("request_rate").in_flight == 0
-
-
 def test_response_behind_others_is_not_overtaken() -> None:
     bed = Bed()
     bed.ask(create(("one", 200)))
@@ -281,18 +244,6 @@ def test_response_has_the_longer_of_two_throttle_times() -> None:
     assert bed.wire.muted_for_ms == 1_000
 
 
-def test_response_in_pieces_is_not_overtaken() -> None:
-    bed = Bed()
-    passed = bed.wire.client(create(("one", 200)), create(("two", 5)))
-    answer = bed.controller.answers(passed)
-
-    assert bed.wire.broker(answer[:20]) == b""
-    told = bed.wire.broker(answer[20:])
-
-    assert told.startswith(answer)
-    assert read_response(told[len(answer) :], CREATE, 7).results[0].error_code == THROTTLING_QUOTA_EXCEEDED
-
-
 def test_delete_topics_behind_a_partial_response_queries_the_broker_afterwards() -> None:
     bed = Bed(one=30)
     answer = bed.controller.answers(bed.wire.client(create(("two", 5)), delete("one")))
@@ -304,17 +255,6 @@ def test_delete_topics_behind_a_partial_response_queries_the_broker_afterwards()
     assert bed.wire.broker(bed.controller.answers(question)) == b""
     assert bed.wire.broker(bed.controller.answers(bed.wire.to_broker())) != b""
     assert bed.tokens == 100 - 5 - 30
-
-
-@pytest.mark.parametrize("version", [4, 7])
-def test_delay_mutes_a_client_over_its_mutation_rate(version: int) -> None:
-    bed = Bed(replace(TEN, enforcement=Enforcement.DELAY))
-    bed.ask(create(("one", 200), version=version))  # asserts that the throttle time equals the mute
-    if version == 7:
-        assert bed.wire.muted_for_ms == 0
-        bed.ask(create(("two", 5), version=version))
-
-    assert bed.wire.muted_for_ms == 10_000
 
 
 def knows_ids(bed: Bed) -> None:
@@ -344,18 +284,6 @@ def test_names_and_ids_in_one_request_are_queried_separately() -> None:
     assert bed.tokens == 30
 
 
-@pytest.mark.parametrize(("request_", "left"), [(grow(("new", 50)), 100 - 49), (delete("new"), 99)])
-def test_topics_unknown_to_the_broker_are_charged_after_the_response(request_: bytes, left: int) -> None:
-    bed = Bed()
-    question = bed.wire.client(request_)
-    passed = bed.wire.broker(bed.controller.answers(question)) + bed.wire.to_broker()
-    bed.controller.topics["new"] = 1
-
-    bed.wire.broker(bed.controller.answers(passed))
-
-    assert bed.tokens == left
-
-
 def test_default_partitions_are_read_from_the_configuration() -> None:
     bed = Bed(num_partitions=6)
 
@@ -380,20 +308,6 @@ def new_connection(bed: Bed) -> Wire:
     wire = copy(bed.wire)
     wire.session = Session(wire.listening, owner=wire)
     return wire
-
-
-@pytest.mark.parametrize("version", [2, 5])
-def test_client_that_leaves_before_its_response_keeps_to_its_rate(version: int) -> None:
-    bed = Bed()
-    created = 0
-
-    for number in range(60):
-        wire = new_connection(bed)
-        created += 200 if wire.client(create((f"t{number}", 200), version=version)) else 0
-        wire.session.close(now_ms=wire.now_ms, has_passed=True)
-        bed.wire.wait(1_000)
-
-    assert 600 <= created <= 100 + 60 * 10 + 200
 
 
 def test_connections_of_one_client_wait_for_the_same_debt() -> None:
@@ -439,15 +353,6 @@ def test_a_stalled_request_delays_others_for_as_long_as_its_partitions_take() ->
     assert bed.wire.bucket("mutation").amount == 400 + 5
 
 
-def test_newer_client_is_refused_at_once_during_the_debt_of_another_connection() -> None:
-    bed = Bed()
-    bed.wire.client(create(("before", 1)))  # the bucket is looked up before it is in debt
-    bed.wire.broker(bed.controller.answers(create(("before", 1))))
-    new_connection(bed).client(create(("large", 300), version=4))
-
-    assert bed.ask(create(("next", 5))) == {"next": THROTTLING_QUOTA_EXCEEDED}
-
-
 def test_debt_holds_no_request_back_during_a_stop() -> None:
     bed = Bed()
     new_connection(bed).client(create(("large", 300), version=4))
@@ -469,24 +374,6 @@ def test_a_request_that_was_never_sent_is_not_charged(version: int) -> None:
 
     assert bed.tokens == 100
     assert bed.wire.bucket("mutation").usage[:2] == (0, 0)
-
-
-@pytest.mark.parametrize("is_sent", [True, False])
-def test_a_change_that_is_not_made_gives_no_tokens_to_a_bucket_that_was_full_meanwhile(is_sent: bool) -> None:
-    bed = Bed(one=1)
-    slow, request = new_connection(bed), create(("one", 60))
-    slow.session.receive_from_client(request, now_ms=slow.now_ms)
-    assert not is_sent or slow.to_broker() == request
-    bed.wire.wait(10_000)
-    assert bed.ask(create(("two", 100))) == {"two": 0}
-
-    slow.wait(10_000)
-    if is_sent:
-        slow.broker(bed.controller.answers(request))  # it exists
-    else:
-        slow.session.close(now_ms=slow.now_ms, has_passed=False)
-
-    assert bed.tokens == 0
 
 
 @pytest.mark.parametrize("has_passed", [True, False])
