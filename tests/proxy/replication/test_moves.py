@@ -333,7 +333,7 @@ PLANS = st.builds(
 
 
 @given(PLANS)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_fetches_at_any_rate_keep_order_and_limit(plan: Plan) -> None:
     """The simulated follower checks order, completeness and high watermarks with each response."""
     logs = {(f"topic{number % 2}", number): size for number, size in enumerate(plan.partitions)}
@@ -398,7 +398,7 @@ def upheaved(leader: int, follower: int, path: int | None) -> Replication:
 
 
 @given(UPHEAVALS)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
     """No limit is exceeded over any span of time, replicas in sync do not wait, and other replicas progress."""
     places: list[Place] = [("moving", number) for number in range(len(plan.partitions))]
