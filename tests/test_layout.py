@@ -17,7 +17,7 @@ OWN = "kafka_quota_proxy/testing"
 # Small modules of a folder that are tested in one test module, by its name.
 TOGETHER = {
     "proxy/quota": {
-        "bucket": "reserved_usage shadow_bucket bucket_bounds",
+        "bucket": "reservations shadow_bucket bucket_bounds",
         "client_quota_manager": "kafka_rates",
         "connections": "address_limits",
         "entity": "sanitize",

@@ -9,9 +9,11 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.awaited_fetches import CALM_MS, AwaitedFetches
 from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32, BucketBounds, bucket_bounds
-from kafka_quota_proxy.proxy.quota.entity import Level
+from kafka_quota_proxy.proxy.quota.entity import Level, Tags
+from kafka_quota_proxy.proxy.quota.entity_usage import EntityUsage
 from kafka_quota_proxy.proxy.quota.line import Line, Place
-from kafka_quota_proxy.proxy.quota.reserved_usage import ReservedUsage
+from kafka_quota_proxy.proxy.quota.rate import Rate
+from kafka_quota_proxy.proxy.quota.reservations import Reservations
 from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 from kafka_quota_proxy.proxy.quota.throttle import MAX_THROTTLE_TIME_MS, throttle_time_ms, wait_for_tokens_ms
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
@@ -24,13 +26,21 @@ _UNBOUNDED: Final = bucket_bounds(
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Bucket(ReservedUsage):
+class Bucket:
     """The usage of one entity (a user, a client-id, or both) for one kind of quota, and the limit on this usage.
 
     The limit applies to sampled windows (``rate``), as in Kafka, or to a token bucket if the quota is paced. Usage over
     the limit is also recorded. Clients then owe the excess until enough time has passed.
 
     Attributes:
+        usage: What was charged.
+        reserved: What will probably be charged for requests in flight.
+        rate: The rate of all charges.
+        limit: The limit per second, in the unit in which usage is charged, or ``float(UNLIMITED)``.
+        has_kafka_tags: Whether Kafka would use the same tags, so that ``rate`` is the rate in Kafka.
+        kafka_rate: The rate under the tags that Kafka would use, if they differ. Several buckets may share it.
+        kafka_tokens: The token bucket under the same tags, or None if it would be full.
+        kept_rates: What keeps the rates under the tags of earlier rules. They are used again if those rules return.
         enforcement: The enforcement that the rule sets. None means that the listener's setting applies.
         generation: The generation of the rules that set the limit, or -1 if the limit has not been set yet.
         silent_until_ms: No request is forwarded before this time.
@@ -43,6 +53,17 @@ class Bucket(ReservedUsage):
         holders, is_listed, is_parked: Used by ``BucketTable``.
     """
 
+    kind: QuotaKind
+    tags: Tags
+    rate: Rate
+    usage: EntityUsage
+    reserved: Reservations
+    has_kafka_tags: bool = False
+    kafka_rate: Rate | None = None
+    kafka_tokens: TokenBucket | None = None
+    kept_rates: tuple[object, ...] = ()
+    limit: float = float(UNLIMITED)
+    is_limited: bool = False
     rule: QuotaRule | None = None
     level: Level | None = None
     enforcement: Enforcement | None = None
@@ -90,7 +111,9 @@ class Bucket(ReservedUsage):
             now_ms: The time.
         """
         debt = self.debt(now_ms=now_ms)
-        self.set_limit(limit)
+        self.usage.set_limit(limit)
+        self.limit = self.reserved.limit = limit
+        self.is_limited = limit < UNLIMITED
         self.window_amount = room
         self._bounds = bucket_bounds(
             limit,
@@ -114,12 +137,12 @@ class Bucket(ReservedUsage):
             self._spread = TokenBucket(burst_ms=spread_ms, byte_rate_limit=limit, now_ms=now_ms)
         else:
             self._spread.burst_ms = spread_ms
-        if self._tokens is not None and self.observed_requests != self.requests:
+        if self._tokens is not None and self.observed_requests != self.usage.requests:
             debt = max(debt, -self._tokens.peek(byte_rate_limit=limit, now_ms=now_ms))
         if debt > 0 or self.silent_until_ms > now_ms:
             self.silent_until_ms = now_ms + debt * 1_000 / limit if self.is_limited else 0.0
-            if self.throttling.history is not None:
-                self.throttling.history.held_until_ms = ceil(self.silent_until_ms)
+            if self.usage.throttling.history is not None:
+                self.usage.throttling.history.held_until_ms = ceil(self.silent_until_ms)
 
     def debt(self, *, now_ms: int) -> float:
         """Return the amount that clients owe, which was charged above the limit and is not paid by time yet."""
@@ -136,7 +159,7 @@ class Bucket(ReservedUsage):
         """
         if self._tokens is None or not self.is_limited:
             return inf
-        reserved = self.in_flight if now_ms < self.held_until_ms else 0
+        reserved = self.reserved.amount if now_ms < self.reserved.held_until_ms else 0
         return self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) - reserved
 
     def charge(self, amount: int, *, now_ms: int) -> int:
@@ -146,9 +169,9 @@ class Bucket(ReservedUsage):
 
         Source: ``ClientQuotaManager.recordAndGetThrottleTimeMs``.
         """
-        self.amount += amount
-        self.requests += 1
-        self.last_record_ms = now_ms
+        self.usage.amount += amount
+        self.usage.requests += 1
+        self.usage.last_record_ms = now_ms
         if self.kafka_rate is not None:
             self.kafka_rate.record(amount, now_ms=now_ms)
             if self.kafka_tokens is not None:
@@ -183,7 +206,7 @@ class Bucket(ReservedUsage):
 
         The expected charges of all requests that the broker has not answered yet count as used.
         """
-        more = self.in_flight + amount
+        more = self.reserved.amount + amount
         if self._tokens is not None:
             return self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) >= more
         rate = self.rate
@@ -212,7 +235,7 @@ class Bucket(ReservedUsage):
 
     def begin_enforcement(self, *, now_ms: int) -> bool:
         """If the limit was only observed until now, forget what went over it, which nobody owes. Return whether so."""
-        if self.requests - self.observed_requests > 1:
+        if self.usage.requests - self.observed_requests > 1:
             return False
         self.observed_requests = -2
         self.rate.restore(())
@@ -226,24 +249,28 @@ class Bucket(ReservedUsage):
 
         Return by how many ms the throttle time of the bucket grows. Time in which clients already wait counts once.
         """
-        return self.throttling.count(wait_ms, held_until_ms=ceil(self.silent_until_ms), now_ms=now_ms)
+        return self.usage.throttling.count(wait_ms, held_until_ms=ceil(self.silent_until_ms), now_ms=now_ms)
 
     def observe(self, wait_ms: int, *, took_ms: int, now_ms: int) -> None:
         """Count the waits that enforcement would have caused, for a bucket whose limit is observed but not enforced.
 
         Call this after a charge that returned ``wait_ms``. The broker took ``took_ms`` to answer the charged request.
         """
-        bounds, amount, shadow = self._bounds, self._last_over, self.throttling.shadow
+        bounds, amount, shadow = self._bounds, self._last_over, self.usage.throttling.shadow
         if self.kind is QuotaKind.FETCH:
             amount = min(amount, max(1, int(bounds.least_fetch)))  # enforcement would have capped the fetch
-        if shadow is None or self.observed_requests != self.requests - 1:
+        if shadow is None or self.observed_requests != self.usage.requests - 1:
             # The request before this one had room, so under enforcement no client would be waiting now.
             waits_ms = [wait_ms]
-            shadow = self.throttling.shadow = ShadowBucket(self.rate, self._tokens, wait_ms=wait_ms, now_ms=now_ms)
+            shadow = self.usage.throttling.shadow = ShadowBucket(
+                self.rate, self._tokens, wait_ms=wait_ms, now_ms=now_ms
+            )
         else:
             waits_ms = shadow.charge(amount, limit=self.limit, took_ms=took_ms, now_ms=now_ms)
-        self.observed_requests = self.requests
-        self.throttling.count_observed(waits_ms, max_wait_ms=min(bounds.longest_wait_ms, bounds.max_throttle_time_ms))
+        self.observed_requests = self.usage.requests
+        self.usage.throttling.count_observed(
+            waits_ms, max_wait_ms=min(bounds.longest_wait_ms, bounds.max_throttle_time_ms)
+        )
 
     @property
     def max_throttle_time_ms(self) -> int:
@@ -261,21 +288,23 @@ class Bucket(ReservedUsage):
             return self.is_free_for_fetch(amount, room=self.fetch_room(now_ms=now_ms), now_ms=now_ms)
         if now_ms < self.silent_until_ms:
             return False
-        return not self.in_flight or now_ms >= self.held_until_ms or self.has_room(amount, now_ms=now_ms)
+        return not self.reserved.amount or now_ms >= self.reserved.held_until_ms or self.has_room(amount, now_ms=now_ms)
 
     def is_free_for_fetch(self, amount: int, *, room: float, now_ms: int) -> bool:
         """Return what ``is_free`` returns, for a fetch. ``room`` is that of ``fetch_room``."""
         if now_ms < self.silent_until_ms:
             return False
-        return not self.in_flight or self.awaited.may_pass(amount, in_flight=self.in_flight, room=room, now_ms=now_ms)
+        return not self.reserved.amount or self.awaited.may_pass(
+            amount, in_flight=self.reserved.amount, room=room, now_ms=now_ms
+        )
 
     def free_at_ms(self, *, now_ms: int) -> int:
         """Return the earliest time at which a request that waits for this bucket may be forwarded. Changes nothing."""
         at_ms = float(self.silent_until_ms)
         if self.kind is QuotaKind.FETCH:
-            at_ms = max(at_ms, self.awaited.held_until_ms(in_flight=self.in_flight))
-        elif self.in_flight:
-            at_ms = max(at_ms, self.held_until_ms)
+            at_ms = max(at_ms, self.awaited.held_until_ms(in_flight=self.reserved.amount))
+        elif self.reserved.amount:
+            at_ms = max(at_ms, self.reserved.held_until_ms)
         return max(now_ms + 1, ceil(at_ms))
 
     def pass_fetch(self, amount: int, *, room: float, answer_ms: int, now_ms: int) -> None:
@@ -284,10 +313,10 @@ class Bucket(ReservedUsage):
         ``answer_ms`` is how long a broker with data takes to answer. ``settle`` ends the expectation.
         """
         self.awaited.passes(
-            amount, in_flight=self.in_flight, room=room, owed_until_ms=self.silent_until_ms,
+            amount, in_flight=self.reserved.amount, room=room, owed_until_ms=self.silent_until_ms,
             answer_ms=answer_ms, now_ms=now_ms,
         )  # fmt: skip
-        self.in_flight += amount
+        self.reserved.amount += amount
 
     def is_calm(self, *, now_ms: int) -> bool:
         """Return whether clients have owed nothing for a second."""
@@ -323,6 +352,10 @@ class Bucket(ReservedUsage):
         """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes."""
         return self._bounds.fetch_cap(room, self.holders)
 
+    def utilisation(self, *, now_ms: int) -> float | None:
+        """Return the current rate of charges divided by the limit, or None if there is no limit."""
+        return self.rate.peek(now_ms=now_ms) / self.limit if self.is_limited else None
+
     @property
     def max_fetch_bytes(self) -> int:
         """The most bytes that one fetch may ask for."""
@@ -331,7 +364,7 @@ class Bucket(ReservedUsage):
     @property
     def is_in_use(self) -> bool:
         """Whether a connection keeps the bucket, or a request that will be charged to it is not answered yet."""
-        return self.holders > 0 or self.in_flight > 0
+        return self.holders > 0 or self.reserved.amount > 0
 
     @property
     def shaping(self) -> Shaping:

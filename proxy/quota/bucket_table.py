@@ -31,9 +31,12 @@ class TableEntry(Protocol):
 
     tags: Tags
     holders: int  # the number of connections that may charge the bucket without a look-up
-    in_flight: int
     is_listed: bool  # whether the bucket is in the table
     is_parked: bool  # whether the bucket is parked; only the table uses this
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a connection keeps the bucket, or a request that will be charged to it is not answered yet."""
 
 
 _T = TypeVar("_T", bound=TableEntry)
@@ -166,7 +169,7 @@ class BucketTable(Generic[_T]):
     def _park(self, bucket: _T, now_ms: int) -> bool:
         """If ``bucket`` may not be evicted now, arrange for another check later. Return whether that was necessary."""
         until_ms = self._owes_until_ms(bucket, now_ms)
-        if bucket.in_flight:
+        if bucket.is_in_use:
             until_ms = max(until_ms, now_ms + _IN_FLIGHT_MS)
         if self._is_named(bucket.tags):
             until_ms = max(until_ms, now_ms + _NAMED_MS)

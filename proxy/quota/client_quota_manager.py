@@ -11,9 +11,10 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32
 from kafka_quota_proxy.proxy.quota.bucket_table import BucketTable
 from kafka_quota_proxy.proxy.quota.entity import Level, RuleTable, Tags
-from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE
+from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, EntityUsage
 from kafka_quota_proxy.proxy.quota.kafka_rates import KafkaRates
 from kafka_quota_proxy.proxy.quota.rate import Rate
+from kafka_quota_proxy.proxy.quota.reservations import Reservations
 from kafka_quota_proxy.proxy.quota.shared_buckets import SharedBuckets
 
 # Bounds the buckets that left the table and that the usage log has not read. If clients invent names faster than the
@@ -41,13 +42,13 @@ class DepartedBuckets:
 
     def add(self, bucket: Bucket) -> None:
         """Keep a bucket that has just left the table. If too many are kept, only add its usage to ``other``."""
-        unlogged = bucket.usage.minus(bucket.logged)
+        unlogged = bucket.usage.totals.minus(bucket.usage.logged)
         if bucket.is_in_use or (unlogged != NO_USAGE and len(self.buckets) < self._max_buckets):
             self.buckets.append(bucket)
         else:
             self.other = self.other.plus(unlogged)
             # The usage log may be reading a list that still has this bucket.
-            bucket.logged = bucket.usage
+            bucket.usage.logged = bucket.usage.totals
 
 
 class ClientQuotaManager:
@@ -159,7 +160,7 @@ class ClientQuotaManager:
         for bucket in list(self._debtors):
             # Without a limit all is paid at once, even if the limit comes back before the next request.
             if self.limit_of(bucket) is None:
-                self._apply_rule(bucket, None, None, None, bucket.last_record_ms)
+                self._apply_rule(bucket, None, None, None, bucket.usage.last_record_ms)
                 bucket.generation = 0  # its next look-up is still the first under these rules
                 self._debtors.discard(bucket)
 
@@ -267,7 +268,13 @@ class ClientQuotaManager:
         return True
 
     def _new_bucket(self, tags: Tags, now_ms: int) -> Bucket:
-        bucket = Bucket(self.kind, tags, self._new_rate(), now_ms)
+        bucket = Bucket(
+            self.kind,
+            tags,
+            self._new_rate(),
+            EntityUsage(now_ms),
+            Reservations(is_known=self.kind is QuotaKind.MUTATION),
+        )
         bucket.debtors = self._debtors
         return bucket
 
@@ -290,8 +297,8 @@ class ClientQuotaManager:
         for start in range(0, len(buckets), _EXPIRY_SLICE):
             removed = 0
             for bucket in buckets[start : start + _EXPIRY_SLICE]:
-                is_silent = now_ms - bucket.last_record_ms > EXPIRES_AFTER_MS and bucket.silent_until_ms <= now_ms
-                if is_silent and not bucket.in_flight and bucket.is_listed:
+                is_silent = now_ms - bucket.usage.last_record_ms > EXPIRES_AFTER_MS and bucket.silent_until_ms <= now_ms
+                if is_silent and not bucket.reserved.amount and bucket.is_listed:
                     self._buckets.remove(bucket)
                     removed += 1
             if removed:
@@ -305,7 +312,7 @@ class ClientQuotaManager:
 
     def _depart(self, bucket: Bucket) -> None:
         self._debtors.discard(bucket)
-        self.departed_usage = self.departed_usage.plus(bucket.usage)
+        self.departed_usage = self.departed_usage.plus(bucket.usage.totals)
         if self.departed is not None:
             self.departed.add(bucket)
 

@@ -39,7 +39,7 @@ class _AddressEntry:
     rate: Rate
     last_record_ms: int
     holders: int = 0
-    in_flight: int = 0
+    is_in_use: bool = False
     is_listed: bool = False
     is_parked: bool = False
 

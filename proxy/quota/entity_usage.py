@@ -1,16 +1,13 @@
-"""Measures the usage of one entity (a user, a client-id, or both) with rates and totals."""
+"""Counts the usage of one entity (a user, a client-id, or both), and how often and how long it was throttled."""
 
 from dataclasses import dataclass, field
 from operator import add, sub
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
-from kafka_quota_proxy.proxy.quota.entity import Tags
-from kafka_quota_proxy.proxy.quota.rate import Average, Rate
+from kafka_quota_proxy.proxy.quota.rate import Average
 from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 from kafka_quota_proxy.proxy.quota.throttle_history import ThrottleHistory
-from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 
 class UsageTotals(NamedTuple):
@@ -81,31 +78,17 @@ class ThrottleTotals:
 
 @dataclass(slots=True, eq=False, repr=False)
 class EntityUsage:
-    """The usage of one entity (a user, a client-id, or both) for one kind of quota.
+    """What was charged to one entity (a user, a client-id, or both) for one kind of quota.
 
     Attributes:
-        limit: The limit per second, in the unit in which usage is recorded, or ``float(UNLIMITED)``.
-        rate: The rate of all charges.
         last_record_ms: The time of the last charge.
-        has_kafka_tags: Whether Kafka would use the same tags, so that ``rate`` is the rate in Kafka.
-        kafka_rate: The rate under the tags that Kafka would use, if they differ. Several buckets may share it.
-        kafka_tokens: The token bucket under the same tags, or None if it would be full.
-        kept_rates: What keeps the rates under the tags of earlier rules. They are used again if those rules return.
         amount: The sum of all charges.
         requests: The number of charges.
-        logged: The part of ``usage`` that the usage log has read.
+        throttling: The throttled requests.
+        logged: The part of ``totals`` that the usage log has read.
     """
 
-    kind: QuotaKind
-    tags: Tags
-    rate: Rate
     last_record_ms: int
-    has_kafka_tags: bool = False
-    kafka_rate: Rate | None = None
-    kafka_tokens: TokenBucket | None = None
-    kept_rates: tuple[object, ...] = ()
-    limit: float = float(UNLIMITED)
-    is_limited: bool = False
     amount: int = 0
     requests: int = 0
     throttling: ThrottleTotals = field(default_factory=ThrottleTotals)
@@ -115,7 +98,7 @@ class EntityUsage:
     _used: tuple[float, int, float] = (0.0, 0, float(UNLIMITED))
 
     @property
-    def usage(self) -> UsageTotals:
+    def totals(self) -> UsageTotals:
         """The amount, the number of requests and the throttling since the start of the proxy."""
         throttling = self.throttling
         return UsageTotals(
@@ -133,18 +116,7 @@ class EntityUsage:
         before_s, amount_before, limit = self._used
         return before_s + (self.amount - amount_before) / limit if limit < UNLIMITED else before_s
 
-    def utilisation(self, *, now_ms: int) -> float | None:
-        """Return the current rate of charges divided by the limit, or None if there is no limit."""
-        return self.rate.peek(now_ms=now_ms) / self.limit if self.is_limited else None
-
     def set_limit(self, limit: float) -> None:
-        """Change the limit. In ``used_s``, usage before the change remains divided by the limit that applied then."""
-        if limit != self.limit:
+        """Divide later usage by this limit in ``used_s``. Earlier usage remains divided by the limit of its time."""
+        if limit != self._used[2]:
             self._used = (self.used_s, self.amount, limit)
-        self.limit = limit
-        self.is_limited = limit < UNLIMITED
-
-    def keep_rate(self, kept: object) -> None:
-        """Refer to ``kept``, so that its rate is used again if a change of rules restores the rate's tags."""
-        if kept not in self.kept_rates:
-            self.kept_rates = (*self.kept_rates, kept)

@@ -50,21 +50,21 @@ class KafkaRates:
             if has_kafka_tags:
                 if (own := self._rates.get(bucket.tags)) is not None:
                     bucket.rate = own.rate
-                    bucket.keep_rate(own)
+                    _keep(bucket, own)
                 elif bucket.generation >= 0:
                     bucket.rate = self._new_rate()
             else:
                 own = self._rates.get(bucket.tags)
                 if own is None or own.rate is not bucket.rate:
                     self._rates[bucket.tags] = own = KeptRate(bucket.rate)
-                bucket.keep_rate(own)
+                _keep(bucket, own)
                 bucket.rate = self._new_rate()
             bucket.has_kafka_tags = has_kafka_tags
         bucket.kafka_rate = bucket.kafka_tokens = None
         if not has_kafka_tags and tags is not None:
             kept = self._kept(tags)
             bucket.kafka_rate = kept.rate
-            bucket.keep_rate(kept)
+            _keep(bucket, kept)
             limited = self._find_bucket(tags)
             bucket.kafka_tokens = None if limited is None else limited.token_bucket
 
@@ -74,8 +74,14 @@ class KafkaRates:
             bucket = self._find_bucket(tags)
             if bucket is not None and bucket.has_kafka_tags:
                 kept = KeptRate(bucket.rate)
-                bucket.keep_rate(kept)
+                _keep(bucket, kept)
             else:
                 kept = KeptRate(self._new_rate())
             self._rates[tags] = kept
         return kept
+
+
+def _keep(bucket: Bucket, kept: KeptRate) -> None:
+    """Let the bucket refer to ``kept``, so that its rate is used again if a change of rules restores its tags."""
+    if kept not in bucket.kept_rates:
+        bucket.kept_rates = (*bucket.kept_rates, kept)

@@ -121,7 +121,7 @@ def settle(decision: MutationDecision, results: Collection[TopicResult], bucket:
 
     Return for how many ms the client must wait. With a strict quota, it waits only if a topic was refused.
     """
-    bucket.settle(decision.reserved)
+    bucket.reserved.settle(decision.reserved)
     wait_ms = bucket.charge(_changed(decision, results), now_ms=now_ms)
     if decision.is_strict:
         wait_ms = bucket.debt_ms(now_ms=now_ms) if decision.refused else 0

@@ -81,7 +81,7 @@ class SharedBuckets:
         expired = [
             (entity, bucket)
             for entity, bucket in self._by_rule.items()
-            if now_ms - bucket.last_record_ms > silent_ms and not bucket.holders
+            if now_ms - bucket.usage.last_record_ms > silent_ms and not bucket.holders
         ]
         for entity, _ in expired:
             del self._by_rule[entity]

@@ -146,7 +146,7 @@ class BrokerTurn:
         """Reserve 1 in the bucket of ``request_rate``. Call this when a request is forwarded that has this charge."""
         rate = charge.buckets.rate
         if rate is not None:
-            rate.reserve(1, now_ms=now_ms)
+            rate.reserved.add(1, now_ms=now_ms)
             if self._state.rate_turn.place is not None:
                 self._state.rate_turn.leave()
 

@@ -238,7 +238,7 @@ class ClientAccount:
         """
         if wait_ms > 0:
             if self.observes(bucket):
-                bucket.observed_requests = bucket.requests
+                bucket.observed_requests = bucket.usage.requests
             else:
                 bucket.silence(wait_ms, now_ms=now_ms)
 

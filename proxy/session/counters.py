@@ -119,7 +119,7 @@ class Counters:
         if recent is None:
             if len(self.newly_throttled) >= MAX_NEWLY_THROTTLED:
                 return
-            recent = self.newly_throttled[bucket] = RecentThrottles(bucket.usage, now_ms)
+            recent = self.newly_throttled[bucket] = RecentThrottles(bucket.usage.totals, now_ms)
         recent.until_ms = max(recent.until_ms, now_ms + wait_ms)
         recent.waits_for = waits_for
         if len(recent.hosts) < MAX_HOSTS:

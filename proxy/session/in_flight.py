@@ -113,7 +113,7 @@ class PendingRequest:
         """End the request's reservation in its bucket, and wake the first request in the bucket's line."""
         bucket = self.profile.bucket
         if bucket is not None:
-            bucket.settle(self.reserved_bytes)
+            bucket.reserved.settle(self.reserved_bytes)
             if bucket.line is not None:
                 bucket.line.wake_first()
 

@@ -38,7 +38,7 @@ class RequestCharge(NamedTuple):
         """End the request without charging it, for example because it was not forwarded as a whole."""
         rate = self.buckets.rate
         if rate is not None:
-            rate.settle(1)
+            rate.reserved.settle(1)
             if rate.line is not None:
                 rate.line.wake_first()
         return ()
@@ -63,7 +63,7 @@ class RequestCharge(NamedTuple):
 
 def _charge_one(rate: Bucket, now_ms: int) -> int:
     """Charge a request to the bucket of ``request_rate``, and return the wait in ms that this causes."""
-    rate.settle(1)
+    rate.reserved.settle(1)
     wait_ms = rate.charge(1, now_ms=now_ms)
     if rate.line is not None:
         rate.line.end_request(1)

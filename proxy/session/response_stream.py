@@ -242,10 +242,10 @@ class ResponseStream:
         bucket = profile.bucket
         wait_ms = 0
         if bucket is not None:
-            if bucket.in_flight == pending.reserved_bytes:
-                bucket.in_flight = 0
+            if bucket.reserved.amount == pending.reserved_bytes:
+                bucket.reserved.amount = 0
             else:
-                bucket.settle(pending.reserved_bytes)
+                bucket.reserved.settle(pending.reserved_bytes)
             if profile.charges_response:
                 wait_ms = profile.handler.charge_response(profile, bucket, response_bytes, data, position, now_ms)
             else:

@@ -311,7 +311,7 @@ class Session:
         for pending in in_flight:
             bucket = pending.profile.bucket
             if bucket is not None and not (has_passed and pending.is_charged_by_response):
-                bucket.settle(pending.reserved_bytes)
+                bucket.reserved.settle(pending.reserved_bytes)
                 if has_passed and not pending.profile.charges_response:
                     state.account.silence(bucket, bucket.charge(pending.size_bytes, now_ms=now_ms), now_ms=now_ms)
             charge = pending.charge

@@ -90,7 +90,7 @@ class Unanswered:
                 self._end(pending, bucket, pending.reserved_bytes if is_charged else 0, now_ms)
 
     def _end(self, pending: PendingRequest, bucket: Bucket, amount: int, now_ms: int) -> None:
-        bucket.settle(pending.reserved_bytes)
+        bucket.reserved.settle(pending.reserved_bytes)
         if amount:
             self._account.silence(bucket, bucket.charge(amount, now_ms=now_ms), now_ms=now_ms)
             if bucket.line is not None:

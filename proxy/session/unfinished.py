@@ -42,7 +42,7 @@ def may_go_on(state: SessionState, size_bytes: int, now_ms: int) -> bool:
     if pending is not None and bucket is not None and bucket.is_limited:
         if not state.bucket_turn.has_come(bucket, size_bytes, now_ms):
             return False
-        bucket.reserve(size_bytes, now_ms=now_ms)
+        bucket.reserved.add(size_bytes, now_ms=now_ms)
         pending.reserved_bytes += size_bytes
         state.bucket_turn.leave()
     return True

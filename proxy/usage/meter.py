@@ -96,7 +96,9 @@ class Meter:
             if bucket.is_in_use:
                 departed.buckets.append(bucket)
             else:
-                departed.other = departed.other.plus(bucket.usage.minus(bucket.logged))  # less than one logged unit
+                departed.other = departed.other.plus(
+                    bucket.usage.totals.minus(bucket.usage.logged)
+                )  # less than one logged unit
             if count % _SLICE == _SLICE - 1:
                 yield
         left, per = departed.other, kind.spec.recorded_per_logged
@@ -110,11 +112,11 @@ class Meter:
     def _add_bucket(self, broker: MeteredBroker, bucket: Bucket) -> None:
         # For speed this makes no further ``UsageTotals`` objects, since it runs for every bucket.
         amount_before, requests_before, throttled_before, wait_before, observed_wait_before, observed_before = (
-            bucket.logged
+            bucket.usage.logged
         )
-        requests = bucket.requests - requests_before
-        amount = bucket.amount - amount_before
-        throttling = bucket.throttling
+        requests = bucket.usage.requests - requests_before
+        amount = bucket.usage.amount - amount_before
+        throttling = bucket.usage.throttling
         throttled = throttling.requests - throttled_before
         observed = throttling.observed_requests - observed_before
         if not (requests or amount or throttled or observed):  # wait times change only together with the last two
@@ -124,9 +126,9 @@ class Meter:
         amount //= per
         if not (requests or amount or throttled or observed):
             return  # the use is less than one logged unit
-        bucket.logged = UsageTotals(
+        bucket.usage.logged = UsageTotals(
             amount_before + amount * per,
-            bucket.requests,
+            bucket.usage.requests,
             throttling.requests,
             throttling.time_ms,
             throttling.observed_time_ms,

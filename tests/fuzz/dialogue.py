@@ -242,8 +242,8 @@ class Stage:
         """Assert that no request is released twice, and that no request is in flight after the connection has ended."""
         for manager in self.wire.listening.quotas.managers:
             for bucket in manager:
-                assert bucket.in_flight >= 0
-                assert not has_ended or not (bucket.in_flight or bucket.holders)
+                assert bucket.reserved.amount >= 0
+                assert not has_ended or not (bucket.reserved.amount or bucket.holders)
         line = self.wire.listening.queue
         if has_ended:
             if line is not None:

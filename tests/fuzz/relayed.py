@@ -182,7 +182,7 @@ class Proxied:
             "uncounted latency": state.answered,
             "orphans": self.listener.orphans.counts,
             "charges": [
-                (bucket.kind, bucket.amount, bucket.in_flight, bucket.holders, bucket.silent_until_ms)
+                (bucket.kind, bucket.usage.amount, bucket.reserved.amount, bucket.holders, bucket.silent_until_ms)
                 for manager in self.quotas.managers
                 for bucket in manager
             ],
@@ -209,7 +209,7 @@ class Proxied:
         assert not self.route.context.service.served
         for manager in self.quotas.managers:
             for bucket in manager:
-                assert (bucket.in_flight, bucket.holders) == (0, 0)
+                assert (bucket.reserved.amount, bucket.holders) == (0, 0)
 
 
 @contextmanager

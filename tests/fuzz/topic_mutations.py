@@ -114,8 +114,8 @@ def _mutate(source: Source, bucket: Bucket, now_ms: int) -> None:
         assert not any(decision.permits.values())
     if not is_violated and len(topics) == 1:
         assert not decision.refused
-    before = bucket.amount
-    bucket.reserve(decision.reserved, now_ms=now_ms)
+    before = bucket.usage.amount
+    bucket.reserved.add(decision.reserved, now_ms=now_ms)
     _rewrite(source, frame, request, decision.refused)
 
     response = _response(source, request)
@@ -124,11 +124,11 @@ def _mutate(source: Source, bucket: Bucket, now_ms: int) -> None:
     try:
         results = read_response(response, request.api_key, request.api_version).results
     except ProtocolError:
-        bucket.settle(decision.reserved)
+        bucket.reserved.settle(decision.reserved)
         return
     wait_ms = settle(decision, results, bucket, now_ms=now_ms)
-    assert bucket.in_flight == 0
-    assert bucket.amount >= before
+    assert bucket.reserved.amount == 0
+    assert bucket.usage.amount >= before
     assert wait_ms > 0 if decision.refused and not decision.permits else wait_ms >= 0
     _put_in(response, request, decision.refused)
 

@@ -46,7 +46,7 @@ class Both:
         version = STRICT if is_strict else STRICT - 1
         request = MutationRequest(ApiKey.CREATE_TOPICS, version, 7, topics, False, 0, 0)
         decision = decide(request, bucket, known={}, default_partitions=1, may_refuse=True, now_ms=self.now_ms)
-        bucket.reserve(decision.reserved, now_ms=self.now_ms)
+        bucket.reserved.add(decision.reserved, now_ms=self.now_ms)
         wait_ms = settle(decision, (), bucket, now_ms=self.now_ms)
         kafkas = self.kafka.mutate(user, client_id, list(partitions), is_strict=is_strict, now_ms=self.now_ms)
         assert (len(decision.refused), wait_ms) == kafkas

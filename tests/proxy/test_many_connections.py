@@ -184,7 +184,7 @@ def test_observed_throttle_time_matches_enforcement(role: str, shaping: Shaping,
         crowd.run(60)
         quotas = crowd.listening.quotas
         (bucket,) = quotas.fetch if role == "consumer" else quotas.produce
-        times_ms.append(bucket.throttling.time_ms + bucket.throttling.observed_time_ms)
+        times_ms.append(bucket.usage.throttling.time_ms + bucket.usage.throttling.observed_time_ms)
 
     enforced_ms, observed_ms = times_ms
     assert enforced_ms > 40_000

@@ -148,7 +148,7 @@ def test_fetch_in_flight_charges_its_sender_after_a_client_id_change_and_a_flood
     wire.broker(fetch_response(1, size_bytes=2 * ROOM))
 
     assert wire.muted_for_ms > 0
-    assert here.wire.bucket("fetch", client_id="one").amount == 2 * ROOM
+    assert here.wire.bucket("fetch", client_id="one").usage.amount == 2 * ROOM
 
 
 # -- many client-ids --
@@ -186,7 +186,7 @@ def test_evicted_bucket_is_not_charged_through_a_kept_client_id() -> None:
 
     here.produce(wire, client_id="one", size_bytes=2 * ROOM)
 
-    assert here.bucket("one").amount == 2 * ROOM
+    assert here.bucket("one").usage.amount == 2 * ROOM
 
 
 def test_bucket_table_and_kept_names_stay_bounded() -> None:
@@ -217,7 +217,7 @@ def test_consumer_with_a_replica_id_pays(version: int) -> None:
     wire.broker(fetch_response(1, version=version, size_bytes=2 * ROOM))
 
     assert wire.muted_for_ms > 0
-    assert wire.bucket("fetch").amount >= 2 * ROOM - 1
+    assert wire.bucket("fetch").usage.amount >= 2 * ROOM - 1
 
 
 # -- reconnecting --
@@ -262,7 +262,7 @@ def test_client_that_leaves_before_its_response_pays_and_its_next_connection_wai
     again = here.connect()
     here.produce(again)
 
-    assert here.bucket().amount == 2 * ROOM
+    assert here.bucket().usage.amount == 2 * ROOM
     assert again.session.wake_at_ms == here.now_ms + 10_000
     assert here.produced_bytes == 0
 
@@ -324,8 +324,8 @@ def test_the_rest_of_a_huge_request_that_is_cut_off_carries_no_second_one() -> N
     wire.client(request[:1_000], request[1_000 : -len(hidden)], request[-len(hidden) :])
     wire.broker(produce_response(1))
 
-    assert here.bucket().amount == 20_000
-    assert here.bucket("hidden").amount == 0
+    assert here.bucket().usage.amount == 20_000
+    assert here.bucket("hidden").usage.amount == 0
 
 
 def test_huge_response_is_charged_when_it_begins() -> None:
@@ -334,7 +334,7 @@ def test_huge_response_is_charged_when_it_begins() -> None:
     wire.client(fetch_request(1))
     wire.broker(fetch_response(1, size_bytes=1_000_000)[:100])
 
-    assert here.wire.bucket("fetch").amount == 1_000_000
+    assert here.wire.bucket("fetch").usage.amount == 1_000_000
     assert wire.client(fetch_request(2)) == b""
 
 

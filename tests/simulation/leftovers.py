@@ -60,7 +60,7 @@ def of_quotas(quotas: BrokerQuotas) -> Iterator[str]:
             name = f"bucket {bucket.tags} of {manager.kind.value}"
             if bucket.holders:
                 yield f"{name}: {bucket.holders} holders"
-            if bucket.in_flight:
-                yield f"{name}: {bucket.in_flight} are set aside for requests in flight"
+            if bucket.reserved.amount:
+                yield f"{name}: {bucket.reserved.amount} are set aside for requests in flight"
             if bucket.line:
                 yield f"{name}: {len(bucket.line)} places in its line"

@@ -13,7 +13,7 @@ def test_buckets_places_and_open_connections_are_found() -> None:
     assert [*leftovers.of_quotas(quotas)] == []
 
     quotas.hold(bucket)
-    bucket.reserve(7, now_ms=0)
+    bucket.reserved.add(7, now_ms=0)
     quotas.line(bucket).wait(quotas.line(bucket).take(None))
     identity = Identity("alice", "etl")
     quotas.connections.enter(identity, quotas.connections.check(identity))

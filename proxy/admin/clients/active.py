@@ -61,7 +61,7 @@ def active_buckets(
         for of_kind in BUCKET_KINDS if kind is None else (kind,):
             manager = broker.quotas.manager(of_kind)
             for bucket in paced(manager, rest, every=_BUCKETS):
-                if bucket.requests and (bucket.holders or now_ms - _last_ms(bucket) < MINUTE_MS):
+                if bucket.usage.requests and (bucket.holders or now_ms - _last_ms(bucket) < MINUTE_MS):
                     yield _active(bucket, manager, broker.node_id, now_ms)
 
 
@@ -77,12 +77,12 @@ def connections_of(server: Server, buckets: Collection[Bucket], *, rest: Rest = 
 
 
 def _last_ms(bucket: Bucket) -> int:
-    history = bucket.throttling.history
-    return bucket.last_record_ms if history is None else max(bucket.last_record_ms, history.until_ms)
+    history = bucket.usage.throttling.history
+    return bucket.usage.last_record_ms if history is None else max(bucket.usage.last_record_ms, history.until_ms)
 
 
 def _active(bucket: Bucket, manager: ClientQuotaManager, broker: int | None, now_ms: int) -> ActiveBucket:
-    kind, history = bucket.kind, bucket.throttling.history
+    kind, history = bucket.kind, bucket.usage.throttling.history
     rule, level, limit = bucket.rule, bucket.level, bucket.limit / kind.per_unit if bucket.is_limited else None
     if bucket.generation != manager.generation:  # rules have changed since the last request
         _, rule, level, limit = manager.table.resolve_tags(bucket.tags)

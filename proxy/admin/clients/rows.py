@@ -180,7 +180,7 @@ def _free(lists: Iterable[list[ActiveBucket]], rest: Rest) -> None:
 
 def _row(one: ActiveBucket, clients: Sequence[ClientConnection], moment: _Moment, enforcement: str) -> Row:
     bucket, limit, utilisation = one.bucket, one.limit, one.utilisation
-    history = bucket.throttling.history if one.is_throttled else None
+    history = bucket.usage.throttling.history if one.is_throttled else None
     states = [client.state for client in clients]
     if bucket.enforcement is not None:
         enforcement = bucket.enforcement.value
@@ -218,7 +218,7 @@ def waits(states: Iterable[SessionState]) -> dict[str, int]:
 
 def _details(one: ActiveBucket, row: Row, clients: Sequence[ClientConnection], moment: _Moment) -> Row:
     """Return the rule of each of Kafka's levels, why it applies or not, and the last throttles, the newest first."""
-    tags, history = one.bucket.tags, one.bucket.throttling.history
+    tags, history = one.bucket.tags, one.bucket.usage.throttling.history
     account = clients[0].state.account if clients else None
     user = row["user"] or (account.principal if account else "")
     client_id = row["client_id"] or (account.client_id if account else "") or ""

@@ -115,7 +115,7 @@ class _Period:
             if host and len(self.hosts) < MAX_HOSTS:
                 self.hosts[host] = None
         before, _ = self.usage.get(over.bucket, (recent.usage_before, None))
-        self.usage[over.bucket] = before, over.bucket.usage
+        self.usage[over.bucket] = before, over.bucket.usage.totals
 
     def totals(self) -> list[UsageTotals]:
         """Return what each broker has counted in this period."""

@@ -291,8 +291,8 @@ class FetchHandler(Handler):
         error_code = fetch.FETCH_SESSION_ID_NOT_FOUND if is_in_session else 0
         self._is_sessionless = True
         wait_ms = max(bucket.line_wait_ms(turn.place, now_ms=now_ms), LEAST_EMPTY_MS)
-        bucket.requests += 1
-        bucket.last_record_ms = now_ms
+        bucket.usage.requests += 1
+        bucket.usage.last_record_ms = now_ms
         told_ms = state.account.put_off(bucket, wait_ms, now_ms=now_ms)
         state.end_wait()
         state.to_client.append(fetch.empty_response(correlation_id, api_version, told_ms, error_code=error_code))

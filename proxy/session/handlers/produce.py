@@ -76,9 +76,9 @@ class ProduceHandler(Handler):
             # After a request that was announced and did not come, only what has arrived is reserved.
             reserved_bytes = size_bytes if now_ms >= bucket.doubts_until_ms else min(size_bytes, len(data) - position)
             state.is_rest_doubted = reserved_bytes < size_bytes
-            bucket.reserve(reserved_bytes, now_ms=now_ms)
+            bucket.reserved.add(reserved_bytes, now_ms=now_ms)
         else:
-            bucket.in_flight += size_bytes
+            bucket.reserved.amount += size_bytes
         if state.bucket_turn.place is not None:
             state.bucket_turn.leave()
         pending = PendingRequest(profile, correlation_id, size_bytes, reserved_bytes, charge)

@@ -156,7 +156,7 @@ class TopicMutationHandler(WholeRequestHandler):
         if decision.refused and not decision.permits:
             wait_ms = self._throttle(bucket, mutation.settle(decision, (), bucket, now_ms=now_ms), now_ms)
             return Answered(topic_mutations.refuse_all_topics(request, throttle_time_ms=wait_ms))
-        bucket.reserve(decision.reserved, now_ms=now_ms)
+        bucket.reserved.add(decision.reserved, now_ms=now_ms)
         self._passed = _Passed(request, bucket, decision)
         self.api_key = head.api_key
         return Forward(
@@ -205,7 +205,7 @@ class TopicMutationHandler(WholeRequestHandler):
         """
         if self._passed is not None:
             _, bucket, decision = self._passed
-            bucket.settle(decision.reserved)
+            bucket.reserved.settle(decision.reserved)
             # A session with bytes for the broker that ends has not sent any of them: this request is among them.
             if not self._state.to_broker:
                 bucket.charge(decision.reserved, now_ms=self._state.now_ns // 1_000_000)

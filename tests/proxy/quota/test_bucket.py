@@ -31,7 +31,7 @@ def test_every_charge_is_counted() -> None:
     assert bucket.charge(10_000, now_ms=0) == 0
     assert bucket.charge(1_000, now_ms=700) == 300
 
-    assert (bucket.amount, bucket.requests, bucket.last_record_ms) == (11_000, 2, 700)
+    assert (bucket.usage.amount, bucket.usage.requests, bucket.usage.last_record_ms) == (11_000, 2, 700)
     assert bucket.rate.total == 11_000
 
 
@@ -146,11 +146,11 @@ def test_client_counts_as_throttled_for_as_long_as_its_requests_are_held() -> No
     bucket = bucket_of_alice(manager)
     bucket.silence(bucket.charge(100_000, now_ms=0), now_ms=0)
     bucket.throttled(25_000, now_ms=0)
-    history = bucket.throttling.history
+    history = bucket.usage.throttling.history
     assert history is not None
 
     assert history.is_throttled(now_ms=80_000)
-    assert bucket.throttling.time_ms == 25_000
+    assert bucket.usage.throttling.time_ms == 25_000
 
     replace_rules(manager, rule("alice", limit=1e9))
     bucket_of_alice(manager, now_ms=40_000)
@@ -164,11 +164,11 @@ def test_throttled_requests_are_counted_as_enforced_or_observed() -> None:
     bucket.throttled(60, now_ms=1_000)
     bucket.observe(7, took_ms=0, now_ms=2_000)
 
-    assert bucket.throttling.requests == 2
-    assert bucket.throttling.time_ms == 100
-    assert bucket.throttling.observed_time_ms == 7
-    assert bucket.throttling.average_ms.peek(now_ms=2_000) == 50
-    assert isnan(bucket.throttling.average_ms.peek(now_ms=61_000))
+    assert bucket.usage.throttling.requests == 2
+    assert bucket.usage.throttling.time_ms == 100
+    assert bucket.usage.throttling.observed_time_ms == 7
+    assert bucket.usage.throttling.average_ms.peek(now_ms=2_000) == 50
+    assert isnan(bucket.usage.throttling.average_ms.peek(now_ms=61_000))
 
 
 def test_utilisation_is_the_rate_over_the_limit() -> None:
@@ -203,12 +203,12 @@ def test_fetch_is_capped_at_a_window_or_a_burst() -> None:
 @pytest.mark.parametrize("shaping", Shaping)
 def test_a_late_answer_ends_only_its_own_reservation(shaping: Shaping) -> None:
     bucket = bucket_of_alice(manager_of(rule("alice"), shaping=shaping, burst_ms=10_000))
-    bucket.reserve(10_000, now_ms=0)
+    bucket.reserved.add(10_000, now_ms=0)
     assert not bucket.is_free(1, now_ms=9_999)
     assert bucket.is_free(10_000, now_ms=11_000)
-    bucket.reserve(10_000, now_ms=11_000)
+    bucket.reserved.add(10_000, now_ms=11_000)
 
-    bucket.settle(10_000)
+    bucket.reserved.settle(10_000)
     assert bucket.charge(10_000, now_ms=12_000) == 0
 
     assert not bucket.is_free(1, now_ms=20_999)
@@ -219,9 +219,9 @@ def test_a_late_answer_ends_only_its_own_reservation(shaping: Shaping) -> None:
 def test_an_answer_in_time_makes_room_for_the_next_request() -> None:
     bucket = bucket_of_alice(manager_of(rule("alice")))
     for _ in range(3):
-        bucket.reserve(4_000, now_ms=0)
+        bucket.reserved.add(4_000, now_ms=0)
 
-    bucket.settle(4_000)
+    bucket.reserved.settle(4_000)
 
     assert not bucket.is_free(4_000, now_ms=7_999)
     assert bucket.is_free(4_000, now_ms=8_000)
@@ -229,7 +229,7 @@ def test_an_answer_in_time_makes_room_for_the_next_request() -> None:
 
 def test_a_reservation_that_is_larger_than_the_quota_lasts_25_seconds() -> None:
     bucket = bucket_of_alice(manager_of(rule("alice")))
-    bucket.reserve(84_000_000, now_ms=0)
+    bucket.reserved.add(84_000_000, now_ms=0)
 
     assert not bucket.is_free(1, now_ms=24_999)
     assert bucket.free_at_ms(now_ms=0) == 25_000
@@ -238,10 +238,10 @@ def test_a_reservation_that_is_larger_than_the_quota_lasts_25_seconds() -> None:
 
 def test_the_end_of_a_large_reservation_shortens_no_other_one() -> None:
     bucket = bucket_of_alice(manager_of(rule("alice")))
-    bucket.reserve(8_000_000, now_ms=0)
-    bucket.reserve(10_000, now_ms=0)
+    bucket.reserved.add(8_000_000, now_ms=0)
+    bucket.reserved.add(10_000, now_ms=0)
 
-    bucket.settle(8_000_000)
+    bucket.reserved.settle(8_000_000)
 
     assert not bucket.is_free(1, now_ms=9_999)
     assert bucket.is_free(1, now_ms=10_000)
@@ -267,8 +267,8 @@ def test_requests_during_a_wait_add_no_time() -> None:
     for now_ms in range(10, 2_000, 10):
         send(bucket, 1_000, now_ms=now_ms)
 
-    assert bucket.throttling.observed_requests == 1
-    assert bucket.throttling.observed_time_ms == 2_000
+    assert bucket.usage.throttling.observed_requests == 1
+    assert bucket.usage.throttling.observed_time_ms == 2_000
 
 
 def test_one_held_request_passes_when_the_wait_ends() -> None:
@@ -278,8 +278,8 @@ def test_one_held_request_passes_when_the_wait_ends() -> None:
     send(bucket, 500, now_ms=2_500)
 
     # 6,500 B in ten seconds are 30 % over 500 B/s, which means 3 s from 2,000 ms on. The last request would wait.
-    assert bucket.throttling.observed_requests == 2
-    assert bucket.throttling.observed_time_ms == 2_000 + 3_000
+    assert bucket.usage.throttling.observed_requests == 2
+    assert bucket.usage.throttling.observed_time_ms == 2_000 + 3_000
 
 
 def test_slow_broker_delays_the_held_charge() -> None:
@@ -289,14 +289,14 @@ def test_slow_broker_delays_the_held_charge() -> None:
     send(bucket, 250, now_ms=1_400, took_ms=400)
 
     # A debt of 500 B takes a second. The next request is charged at 1,400 ms, when 200 B of it are paid.
-    assert bucket.throttling.observed_time_ms == 1_000 + 100
+    assert bucket.usage.throttling.observed_time_ms == 1_000 + 100
 
 
 def test_observed_wait_is_bounded_by_max_throttle_time() -> None:
     bucket = bucket_of(max_throttle_time_ms=25_000)
     send(bucket, 100_000, now_ms=0)
 
-    assert bucket.throttling.observed_time_ms == 25_000
+    assert bucket.usage.throttling.observed_time_ms == 25_000
 
 
 def test_shadow_restarts_after_a_request_with_room() -> None:
@@ -305,7 +305,7 @@ def test_shadow_restarts_after_a_request_with_room() -> None:
     send(bucket, 100, now_ms=60_000)
     send(bucket, 500, now_ms=60_000)
 
-    assert bucket.throttling.observed_time_ms == 1_000 + 200
+    assert bucket.usage.throttling.observed_time_ms == 1_000 + 200
 
 
 def test_first_enforced_request_within_the_limit_owes_nothing_of_the_last_observed_one() -> None:

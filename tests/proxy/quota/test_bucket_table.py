@@ -22,7 +22,7 @@ class Entry:
     tags: Tags
     owes_until_ms: float = 0
     holders: int = 0
-    in_flight: int = 0
+    is_in_use: bool = False
     is_listed: bool = False
     is_parked: bool = False
 
@@ -87,10 +87,10 @@ def test_bucket_with_requests_in_flight_is_not_evicted() -> None:
     counted = CountedTable(1)
     entry = counted.use("a")
     assert entry is not None
-    entry.in_flight = 1
+    entry.is_in_use = True
 
     assert counted.use("b", now_ms=0) is None
-    entry.in_flight = 0
+    entry.is_in_use = False
     assert counted.use("b", now_ms=999) is None  # a parked bucket is checked again after a second
     assert counted.use("b", now_ms=1_000) is not None
 

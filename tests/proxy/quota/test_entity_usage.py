@@ -22,8 +22,8 @@ def test_usage_before_a_change_is_divided_by_the_limit_of_then() -> None:
     bucket = etl()
     bucket.charge(500, now_ms=NOW_MS)
 
-    bucket.set_limit(100.0)
+    bucket.usage.set_limit(100.0)
     bucket.charge(50, now_ms=NOW_MS)
 
-    assert bucket.used_s == pytest.approx(1.0)
+    assert bucket.usage.used_s == pytest.approx(1.0)
     assert (bucket.usage.amount, bucket.usage.requests) == (550, 2)

@@ -83,7 +83,7 @@ def make(
     took_ms: int = 0,
 ) -> int:
     """Forward a request, which the broker answers after ``took_ms``. Return the throttle time in ms."""
-    bucket.reserve(decision.reserved, now_ms=now_ms)
+    bucket.reserved.add(decision.reserved, now_ms=now_ms)
     return settle(decision, results, bucket, now_ms=now_ms + took_ms)
 
 
@@ -140,7 +140,7 @@ def test_v38_without_a_quota_everything_passes() -> None:
         bucket = bucket_of(None)
 
         assert all(rec(bucket, 10**6, T, version=version) == 0 for _ in range(10)), version
-        assert bucket.amount == 10**7, version
+        assert bucket.usage.amount == 10**7, version
 
 
 def test_permits_are_partitions_created_added_or_deleted() -> None:
@@ -195,7 +195,7 @@ def test_response_says_what_is_left_of_the_wait() -> None:
 
 def test_refused_client_waits_for_reserved_partitions_until_their_reservation_is_over() -> None:
     bucket = bucket_of(10.0)
-    bucket.reserve(150, now_ms=T)
+    bucket.reserved.add(150, now_ms=T)
 
     for after_ms, refused in [(0, {b"a"}), (14_999, {b"a"}), (15_000, set[Topic]())]:
         decision = decided(bucket, request_of([(b"a", 1)]), now_ms=T + after_ms)
@@ -222,8 +222,8 @@ def test_failed_change_is_not_charged() -> None:
 
         is_done = error_code in (-1, 0, 7, 13)
         assert tokens(bucket) == (50 if is_done else 70), error_code
-        assert bucket.amount == (50 if is_done else 30), error_code
-        assert bucket.requests == 1, error_code
+        assert bucket.usage.amount == (50 if is_done else 30), error_code
+        assert bucket.usage.requests == 1, error_code
 
 
 def test_response_corrects_the_default_partitions() -> None:
@@ -249,7 +249,7 @@ def test_result_matches_a_topic_by_id() -> None:
 def test_failed_change_gives_no_tokens_to_a_bucket_that_was_full_meanwhile() -> None:
     bucket = bucket_of(10.0)
     decision = decided(bucket, request_of([(b"a", 20)]))
-    bucket.reserve(decision.reserved, now_ms=T)
+    bucket.reserved.add(decision.reserved, now_ms=T)
     rec(bucket, 100, T + 60_000)
 
     settle(decision, [result(b"a", 36)], bucket, now_ms=T + 60_000)

@@ -44,7 +44,9 @@ def test_change_applies_at_each_broker_with_separate_usage() -> None:
     first.connections.enter(bob, first.connections.check(bob))
     first.produce.bucket(user="bob", client_id="etl", now_ms=0).charge(5, now_ms=0)
     assert [quotas.connections.check(bob).open_now for quotas in (first, second)] == [1, 0]
-    assert [quotas.produce.bucket(user="bob", client_id="etl", now_ms=0).amount for quotas in (first, second)] == [5, 0]
+    assert [
+        quotas.produce.bucket(user="bob", client_id="etl", now_ms=0).usage.amount for quotas in (first, second)
+    ] == [5, 0]
 
 
 def test_each_broker_makes_room_for_newly_named_buckets() -> None:

@@ -155,7 +155,7 @@ async def test_new_broker_shares_the_rules_without_looking_at_them(
         ]
         assert [bucket.limit for bucket in of_both] == [2e6 + 7] * 2
         of_both[0].charge(5, now_ms=0)
-        assert [bucket.amount for bucket in of_both] == [5, 0]
+        assert [bucket.usage.amount for bucket in of_both] == [5, 0]
         assert len(first.produce.table) == 100
 
 

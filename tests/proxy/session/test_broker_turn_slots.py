@@ -275,7 +275,7 @@ def test_requests_behind_a_delayed_response_hold_no_slot() -> None:
     first.broker(other_response(2))
 
     assert [done.elapsed_us for done in crowd.cost.done if done.api_key == ApiKey.METADATA][-1] == 3_000
-    assert first.bucket("request").amount < 1_000_000
+    assert first.bucket("request").usage.amount < 1_000_000
     assert crowd.dispatcher.in_flight == 0
     assert first.session.is_idle
 

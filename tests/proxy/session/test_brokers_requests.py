@@ -43,8 +43,8 @@ def test_brokers_request_of_a_client_is_charged(api_key: int, version: int) -> N
 
     ask_as_broker(wire, api_key, version, takes_ms=1)
 
-    assert wire.bucket("request_rate").requests == 1
-    assert wire.bucket("request").amount > 100_000  # in ns, a fifth of a millisecond
+    assert wire.bucket("request_rate").usage.requests == 1
+    assert wire.bucket("request").usage.amount > 100_000  # in ns, a fifth of a millisecond
 
 
 def test_client_that_floods_with_brokers_requests_waits() -> None:
@@ -68,7 +68,7 @@ def test_brokers_request_of_a_broker_is_not_charged(api_key: int, version: int, 
 
     ask_as_broker(wire, api_key, version)
 
-    assert wire.bucket("request_rate").requests == 0
+    assert wire.bucket("request_rate").usage.requests == 0
 
 
 def log_in(wire: Wire, dialogue: Dialogue, *, version: int = 1) -> None:
@@ -92,7 +92,7 @@ def test_unexpected_handshake_is_charged(version: int, pieces: bool) -> None:
 
     refused_handshake(wire, 2, version=version, pieces=pieces)
 
-    assert wire.bucket("request_rate").usage == UsageTotals(2, 2)
+    assert wire.bucket("request_rate").usage.totals == UsageTotals(2, 2)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -104,7 +104,7 @@ def test_unexpected_token_is_charged(version: int) -> None:
     wire.client(authenticate_request(b"\0alice\0secret", version=version))
     wire.broker(authenticate_response(error_code=ILLEGAL_SASL_STATE, version=version))
 
-    assert wire.bucket("request_rate").usage == UsageTotals(2, 2)
+    assert wire.bucket("request_rate").usage.totals == UsageTotals(2, 2)
 
 
 def test_flood_of_handshakes_on_a_listener_without_logins_waits() -> None:
@@ -117,7 +117,7 @@ def test_flood_of_handshakes_on_a_listener_without_logins_waits() -> None:
     refused_handshake(wire, 51)
 
     assert wire.muted_for_ms == 200
-    assert wire.bucket("request_rate").requests == 51
+    assert wire.bucket("request_rate").usage.requests == 51
 
 
 def test_flood_of_handshakes_behind_a_login_waits() -> None:
@@ -130,7 +130,7 @@ def test_flood_of_handshakes_behind_a_login_waits() -> None:
     refused_handshake(wire, 50)
 
     assert wire.muted_for_ms == 200
-    assert wire.bucket("request_rate").requests == 51
+    assert wire.bucket("request_rate").usage.requests == 51
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -144,7 +144,7 @@ def test_login_again_is_not_charged(version: int) -> None:
     log_in(wire, plain("alice"), version=version)
 
     for kind in ("request", "request_rate"):
-        assert (wire.bucket(kind).requests, wire.bucket(kind).in_flight) == (1, 0)
+        assert (wire.bucket(kind).usage.requests, wire.bucket(kind).reserved.amount) == (1, 0)
     assert wire.listening.service.served == 0
 
 

@@ -92,10 +92,10 @@ def test_produce_without_acks_is_counted_once_forwarded() -> None:
     assert wire.muted_for_ms == 0
 
     wire.client(request[:-1])
-    assert wire.bucket("request_rate").requests == 50
+    assert wire.bucket("request_rate").usage.requests == 50
     wire.client(request[-1:])
 
-    assert wire.bucket("request_rate").requests == 51
+    assert wire.bucket("request_rate").usage.requests == 51
     assert wire.muted_for_ms == 200
 
 
@@ -109,7 +109,7 @@ def test_produce_without_acks_that_is_cut_off_is_not_counted(says_so: bool) -> N
     wire.session.close(now_ms=wire.now_ms, has_passed=True)
 
     bucket = wire.bucket("request_rate")
-    assert (bucket.requests, bucket.in_flight) == (0, 0)
+    assert (bucket.usage.requests, bucket.reserved.amount) == (0, 0)
 
 
 @pytest.mark.parametrize("is_connected", [True, False])
@@ -119,16 +119,16 @@ def test_produce_without_acks_is_charged_only_if_the_broker_is_connected(is_conn
     request = produce_request(acks=0)
     wire.client(request, request)
     buckets = [wire.bucket(), wire.bucket("request_rate")]
-    assert [bucket.amount for bucket in buckets] == [0, 0]
-    assert [bucket.in_flight for bucket in buckets] == [2 * (len(request) - 4), 2]
+    assert [bucket.usage.amount for bucket in buckets] == [0, 0]
+    assert [bucket.reserved.amount for bucket in buckets] == [2 * (len(request) - 4), 2]
 
     if is_connected:
         wire.session.connect_broker(now_ms=wire.now_ms)
     else:
         wire.session.close(now_ms=wire.now_ms, has_passed=False)
 
-    assert [bucket.amount for bucket in buckets] == ([2 * (len(request) - 4), 2] if is_connected else [0, 0])
-    assert [bucket.in_flight for bucket in buckets] == [0, 0]
+    assert [bucket.usage.amount for bucket in buckets] == ([2 * (len(request) - 4), 2] if is_connected else [0, 0])
+    assert [bucket.reserved.amount for bucket in buckets] == [0, 0]
 
 
 def test_requests_are_pipelined_and_answered_in_order() -> None:
@@ -148,8 +148,8 @@ def test_client_that_disconnects_early_is_charged_for_complete_requests(acks_of_
 
     wire.session.close(now_ms=wire.now_ms, has_passed=True)
 
-    assert wire.bucket().in_flight == 0
-    assert wire.bucket().amount == 1_000
+    assert wire.bucket().reserved.amount == 0
+    assert wire.bucket().usage.amount == 1_000
 
 
 def test_requests_in_flight_are_bounded() -> None:

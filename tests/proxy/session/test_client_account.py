@@ -94,7 +94,7 @@ def test_log_gets_each_throttle_with_the_address_and_the_usage_before_it(enforce
     assert (recent.began_ms, recent.until_ms - wire.now_ms, list(recent.hosts)) == (
         wire.now_ms, waited_ms, ["10.0.0.5"],
     )  # fmt: skip
-    gained = bucket.usage.minus(recent.usage_before)
+    gained = bucket.usage.totals.minus(recent.usage_before)
     assert gained.throttled_requests + gained.observed_throttled_requests == 2
 
 

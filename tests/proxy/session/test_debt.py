@@ -104,7 +104,7 @@ def _throttled_ms(enforcement: Enforcement, shaping: Shaping, connections: int, 
         world.repeating(lambda: produce_request(size_bytes=size_bytes))
     world.run(60)
     bucket = world.context.quotas.produce.bucket(user="ANONYMOUS", client_id="etl", now_ms=world.now_ms)
-    throttling = bucket.throttling
+    throttling = bucket.usage.throttling
     return throttling.observed_time_ms if enforcement is Enforcement.OBSERVE else throttling.time_ms
 
 

@@ -62,7 +62,7 @@ def test_more_requests_than_the_rate_allows_wait_like_bytes() -> None:
     # 51 requests in ten windows of a second: (5.1 - 5) / 5 * 10 s
     assert wire.muted_for_ms == 200
     assert int.from_bytes(answer[8:12]) == 200
-    assert wire.bucket("request_rate").usage == UsageTotals(51, 51, 1, 200)
+    assert wire.bucket("request_rate").usage.totals == UsageTotals(51, 51, 1, 200)
 
 
 @pytest.mark.parametrize("shaping", list(Shaping))
@@ -84,7 +84,7 @@ def test_unanswered_request_is_counted_when_its_connection_ends() -> None:
     wire.session.close(now_ms=wire.now_ms, has_passed=True)
 
     bucket = wire.bucket("request_rate")
-    assert (bucket.requests, bucket.in_flight) == (3, 0)
+    assert (bucket.usage.requests, bucket.reserved.amount) == (3, 0)
 
 
 def test_request_that_never_reached_the_broker_is_not_counted() -> None:
@@ -95,15 +95,15 @@ def test_request_that_never_reached_the_broker_is_not_counted() -> None:
     wire.session.close(now_ms=wire.now_ms, has_passed=False)
 
     bucket = wire.bucket("request_rate")
-    assert (bucket.requests, bucket.in_flight) == (0, 0)
+    assert (bucket.usage.requests, bucket.reserved.amount) == (0, 0)
 
 
 FEW_BYTES_NS = 1_000
 
 
 def worked_ms(wire: Wire) -> float:
-    amount_ns = wire.bucket("request").amount
-    assert amount_ns % 1_000_000 < FEW_BYTES_NS * wire.bucket("request").requests
+    amount_ns = wire.bucket("request").usage.amount
+    assert amount_ns % 1_000_000 < FEW_BYTES_NS * wire.bucket("request").usage.requests
     return amount_ns // 1_000_000
 
 
@@ -213,9 +213,9 @@ def test_only_the_bucket_with_the_longer_wait_counts_as_throttled(
     wire.wait(takes_ms)
     wire.broker(produce_response(1))
 
-    assert wire.muted_for_ms == wire.bucket(kind).throttling.time_ms > 0
-    assert not isnan(wire.bucket(kind).throttling.average_ms.peek(now_ms=wire.now_ms))
-    assert isnan(wire.bucket(other).throttling.average_ms.peek(now_ms=wire.now_ms))
+    assert wire.muted_for_ms == wire.bucket(kind).usage.throttling.time_ms > 0
+    assert not isnan(wire.bucket(kind).usage.throttling.average_ms.peek(now_ms=wire.now_ms))
+    assert isnan(wire.bucket(other).usage.throttling.average_ms.peek(now_ms=wire.now_ms))
 
 
 def test_observed_rule_does_not_hide_an_enforced_rule() -> None:
@@ -227,7 +227,7 @@ def test_observed_rule_does_not_hide_an_enforced_rule() -> None:
         wire.client(produce_request(number, size_bytes=6_000))
         wire.broker(produce_response(number))
 
-    assert wire.bucket("produce").throttling.observed_time_ms > wire.muted_for_ms == 200
+    assert wire.bucket("produce").usage.throttling.observed_time_ms > wire.muted_for_ms == 200
 
 
 CASES = [
@@ -276,7 +276,7 @@ def test_a_login_that_cannot_be_read_reserves_nothing() -> None:
         wire.client(broken)
     wire.session.close(now_ms=wire.now_ms, has_passed=True)
 
-    assert wire.bucket("request_rate").in_flight == 0
+    assert wire.bucket("request_rate").reserved.amount == 0
 
 
 def _produce_and_ask(wire: Wire) -> None:
@@ -292,11 +292,11 @@ def test_new_rule_applies_to_the_next_request() -> None:
 
     update(wire.listening.quotas, replace(wire.config, quotas=(FIVE_A_SECOND,)))
     _produce_and_ask(wire)
-    assert wire.bucket("request_rate").requests == 2
+    assert wire.bucket("request_rate").usage.requests == 2
 
     update(wire.listening.quotas, wire.config)
     _produce_and_ask(wire)
-    assert sum(bucket.requests for bucket in wire.listening.quotas.manager(QuotaKind.REQUEST_RATE)) == 2
+    assert sum(bucket.usage.requests for bucket in wire.listening.quotas.manager(QuotaKind.REQUEST_RATE)) == 2
 
 
 @pytest.mark.parametrize(("first", "then"), list(product(["etl", "reports"], repeat=2)))
@@ -306,10 +306,10 @@ def test_each_client_id_of_a_connection_is_charged_for_its_requests(first: str, 
     wire.client(produce_request(3, client_id=first))
     wire.broker(produce_response(1), other_response(2), produce_response(3))
 
-    counts = {name: wire.bucket("request_rate", client_id=name).requests for name in {first, then}}
+    counts = {name: wire.bucket("request_rate", client_id=name).usage.requests for name in {first, then}}
     assert counts == ({first: 3} if first == then else {first: 2, then: 1})
     for name in counts:
-        assert wire.bucket("request_rate", client_id=name).in_flight == 0
+        assert wire.bucket("request_rate", client_id=name).reserved.amount == 0
 
 
 def test_client_id_change_by_another_request_holds_its_bucket() -> None:
@@ -322,5 +322,5 @@ def test_client_id_change_by_another_request_holds_its_bucket() -> None:
     wire.broker(other_response(2))
     wire.client(produce_request(3))
 
-    assert wire.bucket().in_flight > 0
+    assert wire.bucket().reserved.amount > 0
     assert wire.bucket().holders == 1

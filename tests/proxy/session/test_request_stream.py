@@ -4,7 +4,7 @@ from contextlib import suppress
 from itertools import accumulate, pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
@@ -52,11 +52,11 @@ def test_cut_off_request_is_not_awaited() -> None:
 
     wire.session.receive_end_from_client()
 
-    assert wire.bucket().in_flight == 400
+    assert wire.bucket().reserved.amount == 400
     assert not wire.session.is_idle
     wire.broker(produce_response(1))
     assert wire.session.is_idle
-    assert wire.bucket().in_flight == 0
+    assert wire.bucket().reserved.amount == 0
 
 
 def test_cut_off_request_without_acks_keeps_earlier_responses() -> None:
@@ -68,7 +68,7 @@ def test_cut_off_request_without_acks_keeps_earlier_responses() -> None:
     assert not wire.session.is_idle
     wire.broker(other_response(1))
     assert wire.session.is_idle
-    assert wire.bucket().amount == 0
+    assert wire.bucket().usage.amount == 0
 
 
 def test_short_remainder_does_not_keep_the_whole_read_in_memory() -> None:
@@ -125,6 +125,7 @@ def test_requests_are_forwarded_alike_for_any_split(
     enforcement: Enforcement, requests: list[bytes], cuts: list[int], byte_by_byte: bool
 ) -> None:
     stream = b"".join(requests)
+    assume(not byte_by_byte or len(stream) < 300)  # a connection gets 300 looks at new heads in a millisecond
     whole = Wire(A_TIGHT_RULE, enforcement=enforcement)
     cut = Wire(A_TIGHT_RULE, enforcement=enforcement)
 
@@ -133,7 +134,7 @@ def test_requests_are_forwarded_alike_for_any_split(
     assert cut.client(*pieces) == whole.client(stream)
     assert cut.session.state.is_blocked == whole.session.state.is_blocked
     assert cut.muted_for_ms == whole.muted_for_ms
-    assert cut.bucket().amount == whole.bucket().amount
+    assert cut.bucket().usage.amount == whole.bucket().usage.amount
 
 
 @given(
@@ -169,7 +170,7 @@ def test_only_whole_requests_are_forwarded_before_the_close(
     ends = [0, *accumulate(map(len, requests))]
     assert len(passed) in ends
     assert len(passed) >= max(end for end in ends if end <= cut)
-    assert wire.bucket().in_flight == sum(
+    assert wire.bucket().reserved.amount == sum(
         len(request) - 4
         for request, end, kind in zip(requests, ends[1:], kinds, strict=True)
         if kind == "produce" and end <= len(passed)

@@ -116,7 +116,12 @@ def test_responses_are_forwarded_alike_for_any_split(
             assert bucket.generation >= 0
         early = wire.broker(*pieces)
         wire.wait(3_000_000)
-        return early + wire.to_client(), wire.muted_for_ms, wire.bucket().amount, wire.bucket("fetch").amount
+        return (
+            early + wire.to_client(),
+            wire.muted_for_ms,
+            wire.bucket().usage.amount,
+            wire.bucket("fetch").usage.amount,
+        )
 
     stream = b"".join(answers)
     pieces = [bytes([byte]) for byte in stream] if byte_by_byte else _pieces(stream, cuts)

@@ -29,8 +29,8 @@ def test_observe_changes_no_byte_and_mutes_no_client() -> None:
     )
     assert wire.broker(produce_response(1)) == produce_response(1)
     assert wire.muted_for_ms == 0
-    assert wire.bucket().throttling.observed_time_ms == 2_000
-    assert (wire.bucket().throttling.requests, wire.bucket().throttling.time_ms) == (0, 0)
+    assert wire.bucket().usage.throttling.observed_time_ms == 2_000
+    assert (wire.bucket().usage.throttling.requests, wire.bucket().usage.throttling.time_ms) == (0, 0)
 
 
 def test_new_client_id_on_a_connection_charges_its_own_bucket() -> None:
@@ -39,8 +39,8 @@ def test_new_client_id_on_a_connection_charges_its_own_bucket() -> None:
     wire.client(produce_request(1, client_id="one"), produce_request(2, client_id="two", size_bytes=401))
     wire.broker(produce_response(1), produce_response(2))
 
-    assert wire.bucket(client_id="one").amount == 400
-    assert wire.bucket(client_id="two").amount == 401
+    assert wire.bucket(client_id="one").usage.amount == 400
+    assert wire.bucket(client_id="two").usage.amount == 401
 
 
 def test_changed_rule_applies_to_the_next_request_and_keeps_the_usage() -> None:
@@ -101,7 +101,7 @@ def test_release_forwards_a_muted_clients_requests_at_once(acks: int) -> None:
 
     assert wire.to_broker() == b"".join(ahead)
     assert not wire.session.state.is_blocked
-    assert wire.bucket().amount == (
+    assert wire.bucket().usage.amount == (
         15_000 if acks == 0 else 6_000
     )  # without a response, a request is charged when it is forwarded
 

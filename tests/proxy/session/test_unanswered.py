@@ -30,7 +30,7 @@ def test_each_fetch_is_charged_its_response_for_any_split(piece_bytes: int) -> N
     wire.client(other_request(1), fetch_request(2), produce_request(3))
     unanswered = left(wire)
     bucket = wire.bucket("fetch")
-    assert (bucket.holders, bucket.in_flight > 0) == (1, True)
+    assert (bucket.holders, bucket.reserved.amount > 0) == (1, True)
     answers = other_response(1, size_bytes=700) + fetch_response(2, size_bytes=3_000)
 
     for at in range(0, len(answers), piece_bytes):
@@ -39,8 +39,8 @@ def test_each_fetch_is_charged_its_response_for_any_split(piece_bytes: int) -> N
         assert unanswered.receive(answers[at : at + piece_bytes], now_ms=wire.now_ms)
 
     assert unanswered.is_done
-    assert (bucket.amount, bucket.requests, bucket.holders, bucket.in_flight) == (3_000, 1, 0, 0)
-    assert (wire.bucket("produce").amount, wire.bucket("produce").in_flight) == (400, 0)
+    assert (bucket.usage.amount, bucket.usage.requests, bucket.holders, bucket.reserved.amount) == (3_000, 1, 0, 0)
+    assert (wire.bucket("produce").usage.amount, wire.bucket("produce").reserved.amount) == (400, 0)
 
 
 def test_rest_of_a_partial_response_is_not_parsed_as_a_header() -> None:
@@ -53,7 +53,7 @@ def test_rest_of_a_partial_response_is_not_parsed_as_a_header() -> None:
     assert unanswered.receive(whole[1_000:] + fetch_response(2, size_bytes=3_000)[:8], now_ms=wire.now_ms)
 
     assert unanswered.is_done
-    assert wire.bucket("fetch").amount == 3_000
+    assert wire.bucket("fetch").usage.amount == 3_000
 
 
 @pytest.mark.parametrize("come_bytes", [3, 7])
@@ -66,7 +66,7 @@ def test_partial_header_is_completed_after_the_client_disconnects(come_bytes: in
 
     assert unanswered.receive(answer[come_bytes:], now_ms=wire.now_ms)
 
-    assert wire.bucket("fetch").amount == 3_000
+    assert wire.bucket("fetch").usage.amount == 3_000
 
 
 def test_held_response_is_charged_once() -> None:
@@ -80,7 +80,7 @@ def test_held_response_is_charged_once() -> None:
 
     assert unanswered.receive(fetch_response(2, size_bytes=3_000), now_ms=wire.now_ms)
 
-    assert (wire.bucket("produce").amount, wire.bucket("fetch").amount) == (400, 3_000)
+    assert (wire.bucket("produce").usage.amount, wire.bucket("fetch").usage.amount) == (400, 3_000)
 
 
 @pytest.mark.parametrize(("is_charged", "requests"), [(True, 1), (False, 0)])
@@ -88,14 +88,14 @@ def test_abandoned_fetch_is_charged_its_reservation_or_nothing(is_charged: bool,
     wire = Wire(LIMITED)
     wire.client(fetch_request(1))
     bucket = wire.bucket("fetch")
-    reserved_bytes = bucket.in_flight
+    reserved_bytes = bucket.reserved.amount
     unanswered = left(wire)
 
     unanswered.close(now_ms=wire.now_ms, is_charged=is_charged)
     unanswered.close(now_ms=wire.now_ms, is_charged=is_charged)
 
-    assert (bucket.amount, bucket.requests) == (reserved_bytes if is_charged else 0, requests)
-    assert (bucket.holders, bucket.in_flight) == (0, 0)
+    assert (bucket.usage.amount, bucket.usage.requests) == (reserved_bytes if is_charged else 0, requests)
+    assert (bucket.holders, bucket.reserved.amount) == (0, 0)
 
 
 @pytest.mark.parametrize("answer", [fetch_response(2), b"\0\0\0\3" + bytes(8)])

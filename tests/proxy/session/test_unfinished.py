@@ -81,7 +81,7 @@ def test_ends_of_small_requests_are_free() -> None:
 
     bucket = world.context.quotas.produce.bucket(user="ANONYMOUS", client_id="etl", now_ms=world.now_ms)
     assert bucket.debt(now_ms=world.now_ms) == 0
-    assert bucket.in_flight == bucket.amount == 0
+    assert bucket.reserved.amount == bucket.usage.amount == 0
 
 
 def test_debts_that_are_a_window_apart_add_up() -> None:
@@ -140,7 +140,7 @@ def test_client_that_closes_its_side_is_answered_once_its_rest_has_passed() -> N
     world.run(30)
     assert len(second.passed) == 1
     bucket = world.context.quotas.produce.bucket(user="ANONYMOUS", client_id="etl", now_ms=world.now_ms)
-    assert bucket.in_flight == 0
+    assert bucket.reserved.amount == 0
 
 
 def test_client_that_closes_its_side_within_a_request_is_gone() -> None:

@@ -257,12 +257,12 @@ class Sums(RuleBasedStateMachine):
         bucket = charge(quotas, amount, kind=kind, user=user or "bob", client_id=client_id, now_ms=self.now_ms)
         self._count(bucket, amount, 1)
         if wait_ms:
-            before = bucket.usage
+            before = bucket.usage.totals
             if wait_ms % 2:
                 bucket.throttled(wait_ms, now_ms=self.now_ms)
             else:
                 bucket.observe(wait_ms, took_ms=0, now_ms=self.now_ms)
-            counted = bucket.usage.minus(before)  # without the time that other waits have counted
+            counted = bucket.usage.totals.minus(before)  # without the time that other waits have counted
             self.charged[kind.label][2] += counted.throttled_requests + counted.observed_throttled_requests
             self.charged[kind.label][3] += counted.throttle_time_ms + counted.observed_throttle_time_ms
         if is_held:

@@ -332,7 +332,7 @@ def test_a_scrape_changes_nothing_that_it_reads() -> None:
     bucket = bucket_of(server, QuotaKind.PRODUCE)
     then_ms = NOW_MS - 60_000  # reading the rate as Kafka does would remove these samples
     bucket.rate.record(5_000, now_ms=then_ms)
-    bucket.requests = 1
+    bucket.usage.requests = 1
 
     scrape_of(server)
 

@@ -269,7 +269,9 @@ async def test_a_broker_that_moves_keeps_its_usage(monkeypatch: pytest.MonkeyPat
 
             async with client_at(port_of(listener, 1)) as client:
                 await client.ask(produce_request(size_bytes=400))
-            assert [bucket.amount for bucket in known_cluster.brokers[1].quotas.produce if bucket.requests] == [700]
+            assert [
+                bucket.usage.amount for bucket in known_cluster.brokers[1].quotas.produce if bucket.usage.requests
+            ] == [700]
 
 
 @on_uvloop
@@ -444,8 +446,8 @@ async def test_a_reload_holds_at_brokers_that_join_later(monkeypatch: pytest.Mon
                 async with client_at(port_of(listener, node_id)) as client:
                     assert await client.ask(produce_request(size_bytes=40_000)) == produce_response()
                 (known_cluster,) = server.brokers.clusters.values()
-                (bucket,) = [one for one in known_cluster.brokers[node_id].quotas.produce if one.requests]
-                assert bucket.throttling.observed_time_ms > 0
+                (bucket,) = [one for one in known_cluster.brokers[node_id].quotas.produce if one.usage.requests]
+                assert bucket.usage.throttling.observed_time_ms > 0
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="this Python has no IPv6")

@@ -107,7 +107,9 @@ async def produced(client: Client, size_bytes: int) -> int:
 
 
 def amounts(server: Server) -> list[int]:
-    return sorted(bucket.amount for quotas in server.brokers.quotas for bucket in quotas.produce if bucket.requests)
+    return sorted(
+        bucket.usage.amount for quotas in server.brokers.quotas for bucket in quotas.produce if bucket.usage.requests
+    )
 
 
 @on_uvloop

@@ -56,7 +56,7 @@ def charge(upstream: Upstream, amount: int) -> None:
 
 
 def used(upstream: Upstream) -> int:
-    return sum(bucket.amount for bucket in upstream.quotas.produce)
+    return sum(bucket.usage.amount for bucket in upstream.quotas.produce)
 
 
 def test_upstreams_of_one_node_share_its_broker_under_any_name() -> None:

@@ -387,7 +387,7 @@ async def test_request_of_a_muted_client_that_has_gone_is_not_forwarded(with_res
         await eventually(lambda: not server.listeners[0].connections)
         assert server.listeners[0].counters.abandoned == 1
         assert len(broker.in_use[0].requests) == 1
-        assert produce_bucket(server, broker).requests == 1
+        assert produce_bucket(server, broker).usage.requests == 1
 
 
 @pytest.mark.parametrize("with_reset", [False, True])
@@ -413,7 +413,7 @@ async def test_long_waiting_request_of_a_client_that_has_gone_is_dropped(
 
         await eventually(lambda: len(server.listeners[0].connections) == 1)
         assert server.listeners[0].counters.abandoned == 1
-        assert produce_bucket(server, broker).requests == 1
+        assert produce_bucket(server, broker).usage.requests == 1
 
 
 @on_uvloop
@@ -524,7 +524,7 @@ async def test_a_client_that_leaves_before_the_response_is_charged_for_its_reque
         await eventually(lambda: disconnects(server))
 
         (bucket,) = upstream_of(server, broker.address).quotas.produce
-        assert bucket.amount == 20_000
+        assert bucket.usage.amount == 20_000
 
 
 @pytest.mark.parametrize(("with_reset", "cause"), [(False, "upstream_closed"), (True, "upstream_lost")])

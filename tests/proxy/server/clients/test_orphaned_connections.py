@@ -55,15 +55,15 @@ async def test_a_fetch_is_charged_its_answer_although_its_client_is_gone() -> No
         bucket, port = bucket_of(server, broker), server.listeners[0]
 
         assert (port.open_count.total, port.broker_count) == (0, 0)
-        assert bucket.in_flight > 0, "what it may bring is reserved still"
+        assert bucket.reserved.amount > 0, "what it may bring is reserved still"
         assert not connection.is_lost
         connection.transport.write(response[:5])
         await asyncio.sleep(0.01)
-        assert bucket.amount == 0
+        assert bucket.usage.amount == 0
         connection.transport.write(response[5:8])
 
         await eventually(lambda: connection.is_lost)
-        assert (bucket.amount, bucket.requests, bucket.in_flight, bucket.holders) == (50_000, 1, 0, 0)
+        assert (bucket.usage.amount, bucket.usage.requests, bucket.reserved.amount, bucket.holders) == (50_000, 1, 0, 0)
         assert bucket.silent_until_ms > 0, "others of its bucket wait for that"
         assert counts(server) == {ANSWERED: 1}
 
@@ -89,7 +89,7 @@ async def test_a_broker_that_leaves_or_answers_nonsense_ends_the_wait() -> None:
             await eventually(lambda: all(one.is_lost for one in broker.in_use))
 
         bucket = bucket_of(server, broker)
-        assert (bucket.amount, bucket.in_flight, bucket.holders) == (0, 0, 0)
+        assert (bucket.usage.amount, bucket.reserved.amount, bucket.holders) == (0, 0, 0)
         assert counts(server) == {LOST: 3}
 
 
@@ -98,13 +98,13 @@ async def test_an_orphan_that_lasts_too_long_is_charged_by_estimate(monkeypatch:
     monkeypatch.setattr(orphans_module, "LONGEST_S", 0.05)
     async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
         connection = await abandoned(server, broker, client, fetch_request())
-        expected_bytes = bucket_of(server, broker).in_flight
+        expected_bytes = bucket_of(server, broker).reserved.amount
 
         await eventually(lambda: connection.is_lost)
 
         bucket = bucket_of(server, broker)
         assert expected_bytes > 0
-        assert (bucket.amount, bucket.in_flight, bucket.holders) == (expected_bytes, 0, 0)
+        assert (bucket.usage.amount, bucket.reserved.amount, bucket.holders) == (expected_bytes, 0, 0)
         assert counts(server) == {CUT_SHORT: 1}
 
 
@@ -122,7 +122,7 @@ async def test_oldest_of_too_many_orphans_is_closed_and_charged(monkeypatch: pyt
         assert len(server.listeners[0].orphans) == 1
         assert not connections[1].is_lost
         assert counts(server) == {CUT_SHORT: 1}
-        assert bucket_of(server, broker).requests == 1
+        assert bucket_of(server, broker).usage.requests == 1
 
 
 @on_uvloop
@@ -144,7 +144,7 @@ async def test_bucket_of_an_orphaned_fetch_is_kept_until_charged() -> None:
             await eventually(lambda: connection.is_lost)
 
             assert bucket in list(upstream_of(server, broker.address).quotas.fetch), "it made no room for another"
-            assert (bucket.tags.client_id, bucket.amount, bucket.holders) == ("etl", 5_000, 0)
+            assert (bucket.tags.client_id, bucket.usage.amount, bucket.holders) == ("etl", 5_000, 0)
 
 
 @on_uvloop

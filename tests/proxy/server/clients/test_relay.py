@@ -157,7 +157,7 @@ async def test_a_spliced_body_is_charged_as_a_whole_and_its_client_waits() -> No
 
         assert answer == fetch_response(1, size_bytes=size_bytes, throttle_time_ms=WAIT_MS)
         (bucket,) = upstream_of(server, broker.address).quotas.fetch
-        assert bucket.amount == size_bytes
+        assert bucket.usage.amount == size_bytes
         await client.ask(other_request(2))
         assert monotonic() - began > 0.9 * WAIT_MS / 1_000
         assert relayed(server) == 2

@@ -26,7 +26,7 @@ def test_a_fetch_over_quota_is_delivered_charged_and_muted(version: int) -> None
     wait_ms = (charge - 5_000) * 2
     assert answer == fetch_response(1, version=version, size_bytes=6_000, throttle_time_ms=wait_ms)
     assert wire.muted_for_ms == wait_ms
-    assert wire.bucket("fetch").amount == charge
+    assert wire.bucket("fetch").usage.amount == charge
 
 
 def test_consumer_within_kafkas_limit_is_told_nothing_and_fetches_on() -> None:
@@ -89,7 +89,7 @@ def test_fetch_with_an_untrusted_replica_id_is_charged(version: int) -> None:
     wire.client(fetch_request(1, version=version, replica_id=2))
     wire.broker(fetch_response(1, version=version, size_bytes=6_000))
 
-    assert wire.bucket("fetch").amount > 0
+    assert wire.bucket("fetch").usage.amount > 0
 
 
 @pytest.mark.parametrize("version", [3, 11, 14, 15, 18])
@@ -101,7 +101,7 @@ def test_follower_on_an_inter_broker_listener_is_not_charged(version: int) -> No
     assert wire.broker(fetch_response(1, version=version, size_bytes=6_000)) == fetch_response(
         1, version=version, size_bytes=6_000
     )
-    assert wire.bucket("fetch").amount == 0
+    assert wire.bucket("fetch").usage.amount == 0
 
 
 @pytest.mark.parametrize("version", [3, 14, 15])

@@ -324,7 +324,7 @@ def test_untrusted_replica_is_a_consumer(version: int) -> None:
     assert len(front.broker(response)) == len(response)
     assert front.muted_for_ms > 0
     assert front.quota.total == 1_000_000
-    assert front.bucket("fetch", client_id="broker-9-fetcher-0").amount > 9_000
+    assert front.bucket("fetch", client_id="broker-9-fetcher-0").usage.amount > 9_000
 
 
 @pytest.mark.parametrize(("brokers", "is_trimmed"), [({"broker1"}, True), ({"another"}, False), (set(), False)])

@@ -166,10 +166,10 @@ def test_without_acks_the_end_of_the_request_is_charged_and_mutes() -> None:
     request = produce_request(1, acks=0, size_bytes=6_000)
 
     wire.client(request[:5_000])
-    assert wire.bucket().amount == 0
+    assert wire.bucket().usage.amount == 0
     wire.client(request[5_000:])
 
-    assert wire.bucket().amount == 6_000
+    assert wire.bucket().usage.amount == 6_000
     assert wire.muted_for_ms == 2_000
     assert wire.session.is_idle  # no response is to come
 

@@ -117,8 +117,8 @@ def test_requests_before_a_login_charge_the_old_principal() -> None:
     wire.client(authenticate_request(b"\0alice\0secret"))
     wire.broker(authenticate_response())
 
-    assert (anonymous.tags.user, anonymous.amount) == ("ANONYMOUS", 900)
-    assert wire.bucket("fetch").amount == 0
+    assert (anonymous.tags.user, anonymous.usage.amount) == ("ANONYMOUS", 900)
+    assert wire.bucket("fetch").usage.amount == 0
     assert wire.bucket("fetch").tags.user == "alice"
 
 
@@ -276,7 +276,7 @@ def test_second_login_keeps_its_buckets() -> None:
     wire.client(produce_request(9, size_bytes=1_000))
     wire.broker(produce_response(9))
 
-    assert wire.bucket().amount == 2_000
+    assert wire.bucket().usage.amount == 2_000
 
 
 @pytest.mark.parametrize("dialogue", [plain("bob"), scram("bob"), oauthbearer("bob")], ids=lambda one: one.mechanism)

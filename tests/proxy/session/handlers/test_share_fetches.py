@@ -28,7 +28,7 @@ def test_share_fetch_over_quota_is_delivered_charged_and_muted(version: int) -> 
     assert wire.muted_for_ms > 0
     assert answer == share_fetch_response(1, size_bytes=6_000, throttle_time_ms=wire.muted_for_ms)
     # The tag byte of the response's header is not charged.
-    assert wire.bucket("fetch").usage == UsageTotals(5_999, 1, 1, wire.muted_for_ms)
+    assert wire.bucket("fetch").usage.totals == UsageTotals(5_999, 1, 1, wire.muted_for_ms)
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -74,7 +74,7 @@ def test_share_fetch_that_is_only_observed_is_neither_capped_nor_muted() -> None
     assert wire.client(request) == request
     assert wire.broker(share_fetch_response(1, size_bytes=6_000)) == share_fetch_response(1, size_bytes=6_000)
     assert wire.muted_for_ms == 0
-    assert wire.bucket("fetch").throttling.observed_requests == 1
+    assert wire.bucket("fetch").usage.throttling.observed_requests == 1
 
 
 def test_acknowledgement_is_forwarded_while_a_share_fetch_waits_for_data() -> None:
@@ -85,7 +85,7 @@ def test_acknowledgement_is_forwarded_while_a_share_fetch_waits_for_data() -> No
 
     assert wire.client(acknowledge) == acknowledge
     assert wire.broker(share_fetch_response(1), other_response(2))
-    assert wire.bucket("fetch").requests == 1
+    assert wire.bucket("fetch").usage.requests == 1
 
 
 # The quota is 500 bytes a second, and the burst is a second.
@@ -126,7 +126,7 @@ def test_response_to_an_emptied_share_fetch_has_a_throttle_time() -> None:
     assert other.muted_for_ms == 10_000 - 3 + 120
     assert answer == share_fetch_response(2, size_bytes=61, throttle_time_ms=other.muted_for_ms)
     # Time in which both connections wait counts once.
-    assert wire.bucket("fetch").usage == UsageTotals(5_560, 2, 2, 3 + other.muted_for_ms)
+    assert wire.bucket("fetch").usage.totals == UsageTotals(5_560, 2, 2, 3 + other.muted_for_ms)
 
 
 def put_off(other: Wire) -> None:
@@ -197,7 +197,7 @@ def test_empty_response_does_not_lower_the_next_reservation() -> None:
 
     other.client(share_fetch_request(4))
 
-    assert wire.bucket("fetch").in_flight == 200
+    assert wire.bucket("fetch").reserved.amount == 200
 
 
 def test_postponed_share_fetch_is_charged_as_a_request() -> None:
@@ -208,5 +208,5 @@ def test_postponed_share_fetch_is_charged_as_a_request() -> None:
     other.client(share_fetch_request(2))
     other.broker(share_fetch_response(2, size_bytes=61))
 
-    assert wire.bucket("request_rate").requests == 2
+    assert wire.bucket("request_rate").usage.requests == 2
     assert other.muted_for_ms >= 10_000

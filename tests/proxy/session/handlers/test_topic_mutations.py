@@ -350,7 +350,7 @@ def test_a_stalled_request_delays_others_for_as_long_as_its_partitions_take() ->
     stalled.wait(40_000)
     stalled.broker(bed.controller.answers(request))
 
-    assert bed.wire.bucket("mutation").amount == 400 + 5
+    assert bed.wire.bucket("mutation").usage.amount == 400 + 5
 
 
 def test_debt_holds_no_request_back_during_a_stop() -> None:
@@ -373,7 +373,7 @@ def test_a_request_that_was_never_sent_is_not_charged(version: int) -> None:
     bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=False)  # the dial has failed
 
     assert bed.tokens == 100
-    assert bed.wire.bucket("mutation").usage[:2] == (0, 0)
+    assert bed.wire.bucket("mutation").usage.totals[:2] == (0, 0)
 
 
 @pytest.mark.parametrize("has_passed", [True, False])
@@ -385,8 +385,8 @@ def test_a_request_that_was_sent_is_charged_without_an_answer(has_passed: bool) 
     bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=has_passed)
 
     assert bed.tokens == 40
-    assert bed.wire.bucket("mutation").amount == 60
-    assert bed.wire.bucket("mutation").in_flight == 0
+    assert bed.wire.bucket("mutation").usage.amount == 60
+    assert bed.wire.bucket("mutation").reserved.amount == 0
 
 
 def test_a_request_is_charged_if_its_answer_cannot_be_read() -> None:
@@ -397,5 +397,5 @@ def test_a_request_is_charged_if_its_answer_cannot_be_read() -> None:
         bed.wire.broker(framed(bytes.fromhex("00000007") + b"\xff" * 20))
     bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=True)
 
-    assert bed.wire.bucket("mutation").amount == 60
-    assert bed.wire.bucket("mutation").in_flight == 0
+    assert bed.wire.bucket("mutation").usage.amount == 60
+    assert bed.wire.bucket("mutation").reserved.amount == 0
