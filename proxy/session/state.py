@@ -81,11 +81,6 @@ class SessionState:
         self.answered = -1
         self.account = ClientAccount(context)
 
-    @property
-    def is_blocked(self) -> bool:
-        """Whether a request waits in the session. Nothing may be read from the client then."""
-        return self.blocked_by is not None
-
     def block(self, by: BlockedBy) -> None:
         """Note that the request at the front waits, and for what."""
         self.blocked_by = by

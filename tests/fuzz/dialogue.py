@@ -176,7 +176,7 @@ class Stage:
             if not self.error:
                 self._give_slots_back()
             while not self.error:
-                if self._client_queue and not session.state.is_blocked:
+                if self._client_queue and session.state.blocked_by is None:
                     self._give_client(self._client_queue.pop(0))
                 elif self._broker_queue and not session.state.delayed_until_ms:
                     piece = self._broker_queue.pop(0)
@@ -214,8 +214,8 @@ class Stage:
             waiting = MAX_REPLICA_FETCH_BYTES
         # The factor is 2, because the buffer has the waiting bytes and at most as many bytes that have passed.
         assert len(session._requests._data) <= 2 * waiting + MAX_READ_BYTES
-        assert session.state.is_blocked or _waiting_bytes(session) <= waiting
-        assert not (session.state.is_blocked and session._requests._pieces), "a blocked request is kept in pieces"
+        assert session.state.blocked_by is not None or _waiting_bytes(session) <= waiting
+        assert session.state.blocked_by is None or not session._requests._pieces, "a blocked request is kept in pieces"
         assert len(session._responses._data) <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES + 8
         assert len(session._responses._pieces or b"") <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES
         assert len(session.state.in_flight) <= MAX_IN_FLIGHT
@@ -226,7 +226,7 @@ class Stage:
         """Assert that a blocked client waits for a response, for a later time, or for the end of the connection."""
         session = self.session
         login = session._requests.login
-        if session.state.is_blocked and not session.state.is_ending:
+        if session.state.blocked_by is not None and not session.state.is_ending:
             awaits = (
                 session.state.in_flight or session._responses.begun or (login is not None and login.login.is_awaited)
             )
@@ -272,7 +272,7 @@ class Stage:
                 self.wake()
             else:
                 break  # the rest of a frame is missing, or a token of an unknown mechanism waits
-        if not self.error and not self._client_queue and not session.state.is_blocked:
+        if not self.error and not self._client_queue and session.state.blocked_by is None:
             self._check_all_has_passed()
 
     def close(self) -> None:
@@ -513,7 +513,7 @@ class Twins:
         # Pieces may change the output in two cases. First, endpoints are hidden instead of replaced in a response that
         # streams. Second, each piece makes the session retry a blocked or delayed request. That request may pass now,
         # and then the rest of the bytes may be its response.
-        may_pass = self._may_delay or any(stage.session.state.is_blocked for stage in self._stages)
+        may_pass = self._may_delay or any(stage.session.state.blocked_by is not None for stage in self._stages)
         may_pass = may_pass and not (self._is_sound and self._is_steady)
         if self._is_twice and (self._has_moved or may_pass):
             pieces = [data] if data else []
@@ -540,7 +540,7 @@ class Twins:
 
     def _compare(self) -> None:
         first = self._first
-        if self._is_sound and not first.error and not first.session.state.is_blocked:
+        if self._is_sound and not first.error and first.session.state.blocked_by is None:
             assert not first.session._requests._data, "whole requests are kept"
         if not self._is_twice:
             return

@@ -290,7 +290,7 @@ class RelayDialogue:
     def _advance(self) -> None:
         """Let both connections read everything, and compare them."""
         relayed, looped = self._relayed, self._looped
-        relayed.has_blocked = relayed.state.is_blocked
+        relayed.has_blocked = relayed.state.blocked_by is not None
         turns = relayed.settle()
         if not relayed.connection.is_closed:
             self._pending = relayed.state.in_flight[:]
@@ -334,7 +334,7 @@ class RelayDialogue:
                 if relayed.connection.is_closed:
                     del self._pending[:1]
                 self._advance()
-            elif relayed.state.is_blocked and relayed.loop.timers_ms:
+            elif relayed.state.blocked_by is not None and relayed.loop.timers_ms:
                 self._wait(relayed.loop.timers_ms[0] - self._clock.now_ms)
             else:
                 break

@@ -62,7 +62,9 @@ class Proxied:
         self.client_socket = Socket(CLIENT)
         # A request that waits for a response is tried again after each read. So what it may do depends on where the
         # broker's bytes are cut, and not more than one message is read at once.
-        self.broker_socket = Socket(BROKER, may_join=lambda: not (self.uses_relay and self.state.is_blocked))
+        self.broker_socket = Socket(
+            BROKER, may_join=lambda: not (self.uses_relay and self.state.blocked_by is not None)
+        )
         self.sockets.known = {CLIENT: self.client_socket, BROKER: self.broker_socket}
         self.client = Transport(self.loop, self.client_socket, self.connection)
         self.broker: Transport | None = None
@@ -108,7 +110,7 @@ class Proxied:
             asyncio._set_running_loop(None)
         # A read takes no time here. The checks of idle clients need some.
         self.connection.request_ns = self.connection.request_ns or 1
-        self.has_blocked |= self.state.is_blocked
+        self.has_blocked |= self.state.blocked_by is not None
         self.has_collected |= any(
             pieces is not None and len(pieces) >= SMALL_BYTES
             for pieces in (self.state.requests._pieces, self.state.responses._pieces)
@@ -176,7 +178,7 @@ class Proxied:
             "reads": (connection.transports.reads_client, connection.transports.reads_broker),
             "full": (connection.transports.is_client_full, connection.transports.is_broker_full),
             "transports": [(one.is_closing(), one.has_sent_end, one.written_bytes) for one in self.transports.values()],
-            "waits": (state.is_blocked, state.delayed_until_ms, connection.session.muted_until_ms),
+            "waits": (state.blocked_by is not None, state.delayed_until_ms, connection.session.muted_until_ms),
             "left": (state.request_left, state.responses.left, len(state.in_flight)),
             "timers": self.loop.timers_ms,
             "uncounted latency": state.answered,

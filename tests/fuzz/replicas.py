@@ -84,7 +84,7 @@ class _Way:
 
     @property
     def reads_client(self) -> bool:
-        return not self.has_failed and not self.wire.session.state.is_blocked
+        return not self.has_failed and self.wire.session.state.blocked_by is None
 
     def give(self, pieces: list[bytes], *, is_client: bool) -> None:
         """Send pieces of bytes from the follower or the leader, as long as the session has not failed."""
@@ -144,7 +144,7 @@ class _Way:
             return
         session, now_ms = self.wire.session, self.wire.now_ms
         assert len(session._requests._data) <= 2 * MAX_REPLICA_FETCH_BYTES
-        if session.state.is_blocked and not session.state.is_ending and not session.state.in_flight:
+        if session.state.blocked_by is not None and not session.state.is_ending and not session.state.in_flight:
             incomplete = session._responses._data or session._responses.left
             assert incomplete or now_ms < session.wake_at_ms <= now_ms + 500, "it is woken, and within half a second"
         follower = session.follower

@@ -58,7 +58,7 @@ class Scene:
 
     def produce(self, wire: Wire, *, client_id: str = "etl", size_bytes: int = 1_000, acks: int = 1) -> bool:
         """Send a Produce request if the proxy reads the connection. Return whether it does."""
-        if wire.session.state.is_blocked or wire.session.state.delayed_until_ms:
+        if wire.session.state.blocked_by is not None or wire.session.state.delayed_until_ms:
             return False
         passed = wire.client(produce_request(1, client_id=client_id, size_bytes=size_bytes, acks=acks))
         self._pass(wire, passed)
@@ -67,7 +67,7 @@ class Scene:
 
     def fetch(self, wire: Wire, *, client_id: str = "etl", size_bytes: int = 1_000, replica_id: int = -1) -> bool:
         """Send a Fetch request if the proxy reads the connection. Return whether it does."""
-        if wire.session.state.is_blocked or wire.session.state.delayed_until_ms:
+        if wire.session.state.blocked_by is not None or wire.session.state.delayed_until_ms:
             return False
         self.batch_bytes = size_bytes
         self._pass(wire, wire.client(fetch_request(1, client_id=client_id, replica_id=replica_id)))
@@ -132,7 +132,7 @@ def test_another_client_id_in_mid_connection_does_not_end_a_mute() -> None:
     here.produce(wire, client_id="two")
 
     assert here.produced_bytes == 2 * ROOM
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
 
 
 def test_fetch_in_flight_charges_its_sender_after_a_client_id_change_and_a_flood() -> None:

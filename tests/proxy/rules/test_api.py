@@ -100,7 +100,7 @@ def test_administrator_is_answered_when_the_answer_is_ready() -> None:
     wire, handler = administered()
 
     assert wire.client(BOTH[0]) == b""
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
     assert wire.to_client() == b""
     ((request, origin, owner, ticket),) = handler.taken
     assert (request, owner) == (CHANGE, wire)
@@ -114,7 +114,7 @@ def test_administrator_is_answered_when_the_answer_is_ready() -> None:
     assert wire.resume() == b""
 
     assert wire.to_client() == ANSWER
-    assert not wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is None
     assert wire.session.is_idle
 
 
@@ -338,7 +338,7 @@ def test_answered_request_is_charged_like_a_forwarded_one(admins: frozenset[str]
 
     answers = wire.to_client()
     assert wire.muted_for_ms > 0
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
     at, told = 0, []
     while at < len(answers):
         end = at + 4 + int.from_bytes(answers[at : at + 4])
@@ -355,7 +355,7 @@ def test_client_that_does_not_read_is_not_served() -> None:
     wire.client(*BOTH)
 
     assert wire.to_client() == b""
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
     wire.session.resume_answers()
     wire.resume()
     assert len(wire.to_client()) > 0
@@ -375,7 +375,7 @@ def test_request_is_submitted_again_if_the_queue_was_full() -> None:
     wire, handler = administered()
     handler.is_full = True
     wire.client(BOTH[0])
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
 
     handler.is_full = False
     wire.wait(1_000)

@@ -36,7 +36,7 @@ def test_first_request_takes_the_slot_and_others_wait() -> None:
     assert first.client(produce_request(1)) == produce_request(1)
     assert second.client(produce_request(2)) == b""
     assert third.client(other_request(3)) == b""
-    assert second.session.state.is_blocked
+    assert second.session.state.blocked_by is not None
     assert second.session.wake_at_ms == 0  # the session waits for other clients only
 
     assert first.broker(produce_response(1)) == produce_response(1)

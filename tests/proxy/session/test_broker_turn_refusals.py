@@ -37,7 +37,7 @@ def test_produce_into_a_full_queue_is_refused() -> None:
     assert last.muted_for_ms == 500
     last.wait(100)
     assert last.client(whole_produce(2)) == b""  # this client ignores its throttle time
-    assert last.session.state.is_blocked
+    assert last.session.state.blocked_by is not None
     assert last.to_client() == b""
     last.wait(400)
     assert answered(last.to_client()) == [(2, 19, 500)]
@@ -74,7 +74,7 @@ def test_produce_behind_a_refused_one_is_refused_once_complete() -> None:
     large = whole_produce(2, size_bytes=900_000)
 
     last.client(large[:20], large[20:500_000])
-    assert not last.session.state.is_blocked
+    assert last.session.state.blocked_by is None
     last.wait(20)
     assert last.client(large[500_000:]) == b""
     assert answered(last.to_client()) == [(2, 19, 480)]
@@ -88,7 +88,7 @@ def test_late_rest_of_a_produce_behind_a_refused_one_queues() -> None:
     last.client(large[:500_000])
     last.wait(50)
     assert last.client(large[500_000:]) == b""
-    assert last.session.state.is_blocked
+    assert last.session.state.blocked_by is not None
     assert last.session.held_bytes == len(large)
     last.wait(450)
     assert last.to_broker() == large
@@ -109,7 +109,7 @@ def test_unrefusable_request_behind_a_refused_produce_waits(request_: bytes) -> 
     crowd.dispatcher.update(FairCallQueue(), FixedLimit(2_000), last.now_ms * 1_000)
 
     assert last.client(request_ + whole_produce(3)) == b""
-    assert last.session.state.is_blocked
+    assert last.session.state.blocked_by is not None
     assert last.to_client() == b""
     last.wait(499)
     assert last.to_broker() == b""
@@ -218,7 +218,7 @@ def test_late_batch_is_refused_once_complete() -> None:
 
     last.wait(500)
     assert last.client(large[:20], large[20:500_000]) == b""
-    assert not last.session.state.is_blocked
+    assert last.session.state.blocked_by is None
     assert last.client(large[500_000:]) == b""
 
     assert [one for one, *_ in answered(last.to_client())] == [2]

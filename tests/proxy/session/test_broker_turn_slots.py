@@ -102,7 +102,7 @@ def test_control_slot_carries_control_requests_only() -> None:
     second.client(produce_request(2))
 
     assert third.client(heartbeat(3), heartbeat(4), produce_request(5)) == heartbeat(3) + heartbeat(4)
-    assert third.session.state.is_blocked
+    assert third.session.state.blocked_by is not None
     third.broker(other_response(3), other_response(4))
     assert third.to_broker() == b""
     first.broker(produce_response(1))
@@ -301,7 +301,7 @@ def test_client_that_does_not_read_holds_no_slot_and_sends_no_more() -> None:
 
     first.session.pause_answers()
     assert first.client(other_request(4)) == b""
-    assert first.session.state.is_blocked
+    assert first.session.state.blocked_by is not None
     assert crowd.dispatcher.in_flight == 0
     first.session.resume_answers()
     assert first.resume() == other_request(4)
@@ -314,6 +314,6 @@ def test_client_that_does_not_read_sends_no_more_under_request_percentage() -> N
     wire.session.pause_answers()
 
     assert wire.client(other_request(1)) == b""
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
     wire.session.resume_answers()
     assert wire.resume() == other_request(1)

@@ -23,7 +23,7 @@ def test_request_of_a_muted_client_waits() -> None:
     wire.broker(produce_response(1))
 
     assert wire.client(produce_request(2), other_request(3)) == b""
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
     wire.wait(1_999)
     assert wire.to_broker() == b""
     wire.wait(1)
@@ -36,7 +36,7 @@ def test_pipelined_requests_are_forwarded_while_the_bucket_has_room() -> None:
     assert wire.client(*(produce_request(number, size_bytes=1_000) for number in range(6))) == b"".join(
         produce_request(number, size_bytes=1_000) for number in range(5)
     )
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
 
 
 def test_client_over_its_quota_has_one_request_in_flight() -> None:

@@ -86,7 +86,7 @@ class Peer:
             self.told += b"".join(self.session.state.to_client)
             self.session.state.to_broker.clear()
             self.session.state.to_client.clear()
-            if self.client_queue and not self.session.state.is_blocked:
+            if self.client_queue and self.session.state.blocked_by is None:
                 data, self.client_queue = bytes(self.client_queue), bytearray()
                 self.session.receive_from_client(data, now_ms=self.wire.now_ms)
             elif self.broker_queue and not self.session.state.delayed_until_ms:

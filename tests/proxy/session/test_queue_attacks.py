@@ -44,7 +44,7 @@ def test_half_sent_requests_hold_no_slot() -> None:
 
     assert light.client(produce_request(2)) == produce_request(2)
     assert crowd.dispatcher.in_flight == 1
-    assert not any(wire.session.state.is_blocked for wire in attackers)  # they are read on
+    assert any(wire.session.state.blocked_by is None for wire in attackers)  # they are read on
 
 
 def test_half_sent_control_requests_hold_no_slot() -> None:
@@ -326,7 +326,7 @@ class ManyAtOnce:
                     self.sent_ms[wire] = now_ms
                     self.take(wire, wire.client(produce_request(1)))
             for wire in self.flood if now_ms >= _FLOOD_AT_MS else ():
-                if not wire.session.state.is_blocked:
+                if wire.session.state.blocked_by is None:
                     self.take(wire, wire.client(produce_request(1, acks=0) * 20))
             for wire in self.crowd.granted():
                 self.take(wire, wire.resume())

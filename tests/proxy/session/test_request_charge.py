@@ -73,7 +73,7 @@ def test_pipelined_requests_are_reserved_before_they_are_forwarded(shaping: Shap
     passed = wire.client(*(other_request(number) for number in range(allowed + 20)))
 
     assert passed.count(b"etl") == allowed
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
 
 
 # Alone at the broker, a request works for a fifth of its time, and 100 bytes take half a microsecond.
@@ -192,7 +192,7 @@ def test_request_percentage_allows_no_pipelining() -> None:
     wire = Wire(TEN_PERCENT)
 
     assert wire.client(other_request(1), other_request(2)).count(b"etl") == 1
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
     assert wire.broker(other_response(1)) == other_response(1)
     assert wire.to_broker().count(b"etl") == 1
 

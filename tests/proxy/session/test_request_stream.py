@@ -42,7 +42,7 @@ def test_request_header_waits_until_it_is_complete() -> None:
     request = produce_request(version=9)
 
     assert wire.client(request[:20]) == b""
-    assert not wire.session.state.is_blocked  # the session waits for bytes, and not for time
+    assert wire.session.state.blocked_by is None  # the session waits for bytes, and not for time
     assert wire.client(request[20:]) == request
 
 
@@ -132,7 +132,7 @@ def test_requests_are_forwarded_alike_for_any_split(
     pieces = [bytes([byte]) for byte in stream] if byte_by_byte else _pieces(stream, cuts)
 
     assert cut.client(*pieces) == whole.client(stream)
-    assert cut.session.state.is_blocked == whole.session.state.is_blocked
+    assert (cut.session.state.blocked_by is None) == (whole.session.state.blocked_by is None)
     assert cut.muted_for_ms == whole.muted_for_ms
     assert cut.bucket().usage.amount == whole.bucket().usage.amount
 
@@ -163,7 +163,7 @@ def test_only_whole_requests_are_forwarded_before_the_close(
     wire.session.take_no_more()
     passed += wire.to_broker()
     for at in range(cut, len(sent), piece):
-        if wire.session.state.is_blocked:
+        if wire.session.state.blocked_by is not None:
             break  # the proxy does not read while the session is blocked
         passed += wire.client(sent[at : at + piece])
 

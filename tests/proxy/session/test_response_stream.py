@@ -155,7 +155,11 @@ def test_release_during_a_partial_response_holds_nothing_behind_it(enforcement: 
 
     assert len(wire.broker(response[12:])) == len(response)
     assert wire.to_broker() == produce_request(2)
-    assert (wire.session.state.delayed_until_ms, wire.muted_for_ms, wire.session.state.is_blocked) == (0, 0, False)
+    assert (wire.session.state.delayed_until_ms, wire.muted_for_ms, wire.session.state.blocked_by is not None) == (
+        0,
+        0,
+        False,
+    )
 
 
 @pytest.mark.parametrize("is_full_before", [False, True])

@@ -100,7 +100,7 @@ def test_release_forwards_a_muted_clients_requests_at_once(acks: int) -> None:
     wire.session.release(now_ms=wire.now_ms)
 
     assert wire.to_broker() == b"".join(ahead)
-    assert not wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is None
     assert wire.bucket().usage.amount == (
         15_000 if acks == 0 else 6_000
     )  # without a response, a request is charged when it is forwarded
@@ -142,7 +142,7 @@ def test_drain_answers_partly_forwarded_requests_only() -> None:
 
     assert not wire.session.is_idle
     assert wire.client(request[3_000:] + produce_request(2)) == request[3_000:]
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
     assert not wire.session.has_answered
     assert wire.broker(produce_response(1)) == produce_response(1)
     assert wire.session.is_idle

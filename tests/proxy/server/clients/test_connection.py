@@ -242,7 +242,7 @@ async def test_a_client_that_waits_for_a_response_needs_no_timer() -> None:
         # Now the throttle time is over, and the second fetch waits for the response to the first.
         await eventually(lambda: polls)
         connection = only_connection(server)
-        assert connection.session.state.is_blocked
+        assert connection.session.state.blocked_by is not None
 
         assert connection._timer is None
 
@@ -273,7 +273,9 @@ async def test_a_delayed_answer_does_not_wait_for_a_mute_that_ends_later() -> No
         await eventually(lambda: len(asked) == 2)
         # The throttle time for this is 4 s, because both clients share the quota.
         await client.send(flood[1_000:], other_request(3))
-        await eventually(lambda: any(one.session.state.is_blocked for one in server.listeners[0].connections))
+        await eventually(
+            lambda: any(one.session.state.blocked_by is not None for one in server.listeners[0].connections)
+        )
         sent_s = monotonic()
 
         broker.in_use[0].transport.write(fetch_response(1, size_bytes=10_100))  # a throttle time of 0.1 s
@@ -378,7 +380,7 @@ async def test_request_of_a_muted_client_that_has_gone_is_not_forwarded(with_res
     ):
         await client.ask(produce_request(1, size_bytes=30_000))  # it is muted for 20 s
         await client.send(produce_request(2))
-        await eventually(lambda: only_connection(server).state.is_blocked)
+        await eventually(lambda: only_connection(server).state.blocked_by is not None)
         if with_reset:
             client.reset()
         else:
@@ -405,7 +407,7 @@ async def test_long_waiting_request_of_a_client_that_has_gone_is_dropped(
     ):
         await first.ask(produce_request(1, size_bytes=30_000))
         client.writer.write(produce_request(2, size_bytes=1_000_000))
-        await eventually(lambda: any(one.state.is_blocked for one in server.listeners[0].connections))
+        await eventually(lambda: any(one.state.blocked_by is not None for one in server.listeners[0].connections))
         if with_reset:
             client.reset()
         else:
@@ -425,7 +427,7 @@ async def test_waiting_records_without_an_answer_are_written_though_their_client
     ):
         await client.send(produce_request(1, acks=0, size_bytes=12_000), produce_request(2, acks=0))
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)
-        await eventually(lambda: only_connection(server).state.is_blocked)
+        await eventually(lambda: only_connection(server).state.blocked_by is not None)
         client.writer.close()
         await asyncio.sleep(1.5)  # longer than a sweep takes to find clients that have gone
         assert len(server.listeners[0].connections) == 1
@@ -453,7 +455,7 @@ async def test_clients_that_have_gone_take_no_place_of_others_while_their_record
             gone = [await stack.enter_async_context(client_of(server)) for _ in range(6)]
             for client in gone:
                 await client.send(produce_request(1, acks=0), produce_request(2, acks=0))
-            await eventually(lambda: sum(one.state.is_blocked for one in listener.connections) == 6)
+            await eventually(lambda: sum(one.state.blocked_by is not None for one in listener.connections) == 6)
             assert listener.open_count.total == 7
             for client in gone:
                 client.writer.close()
@@ -484,7 +486,7 @@ async def test_a_client_that_still_awaits_an_answer_keeps_its_place(monkeypatch:
         client_of(server) as client,
     ):
         await client.send(produce_request(1), produce_request(2, acks=0, size_bytes=30_000), produce_request(3, acks=0))
-        await eventually(lambda: only_connection(server).state.is_blocked)
+        await eventually(lambda: only_connection(server).state.blocked_by is not None)
         client.writer.write_eof()
         await asyncio.sleep(0.3)
 

@@ -61,5 +61,5 @@ def test_short_waits_are_not_noted() -> None:
     wire.session.account.muted_until_ms = 0
     wire.client(produce_request(2))
 
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
     assert not wire.listening.counters.newly_impatient

@@ -311,7 +311,7 @@ async def test_max_connection_age_does_not_drop_throttled_requests() -> None:
         await client.ask(produce_request(1, size_bytes=OVER_BYTES))
         await client.send(other_request(2))
         connection = only_connection(server)
-        await eventually(lambda: connection.session.state.is_blocked)
+        await eventually(lambda: connection.session.state.blocked_by is not None)
         connection.time_checks.limits.started_ms -= 120_000
 
         connection.time_checks.check(connection.session.muted_until_ms)

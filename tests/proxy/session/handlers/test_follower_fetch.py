@@ -95,7 +95,7 @@ class Front(Wire):
         self.see(*places)
         self.use_up()
         assert self.client(self.fetch(*places, number=2)) == b""
-        assert self.session.state.is_blocked
+        assert self.session.state.blocked_by is not None
         assert self.now_ms < self.session.wake_at_ms <= self.now_ms + 500
 
     def read(self, frame: bytes) -> Response:
@@ -252,11 +252,11 @@ def test_own_responses_follow_pending_ones() -> None:
     front.see(P0)
     incremental = front.fetch(number=8, session=(77, 3))
     assert front.client(other_request(7) + incremental) == other_request(7)
-    assert front.session.state.is_blocked
+    assert front.session.state.blocked_by is not None
     response = other_response(7, size_bytes=300)
     for piece in (response[:6], response[6:40], response[40:-1]):
         assert front.broker(piece) in (b"", piece, response[:40])
-        assert front.session.state.is_blocked, "it would cut into the answer before it"
+        assert front.session.state.blocked_by is not None, "it would cut into the answer before it"
     out = front.broker(response[-1:])
     assert out[:1] == response[-1:]
     assert front.read(out[1:]).error_code == SESSION_NOT_FOUND
@@ -269,7 +269,7 @@ def test_own_responses_do_not_split_a_partly_forwarded_response() -> None:
     response = api_versions_response(7, produce_max=13, fetch_max=18)
     assert front.client(request + front.fetch(number=8, session=(77, 3))) == request
     assert front.broker(response[:-1]) == b""
-    assert front.session.state.is_blocked
+    assert front.session.state.blocked_by is not None
     out = front.broker(response[-1:])
     assert out.startswith(response)
     assert front.read(out[len(response) :]).error_code == SESSION_NOT_FOUND
@@ -510,7 +510,7 @@ def test_fetch_with_any_changed_byte_ends_in_order(version: int) -> None:
             except ProtocolError:
                 pass
             else:
-                assert not front.session.state.is_blocked or front.session.wake_at_ms > front.now_ms
+                assert front.session.state.blocked_by is None or front.session.wake_at_ms > front.now_ms
             front.session.close(now_ms=front.now_ms, has_passed=False)
             assert front.quota._reserved == 0
             assert not front.quota._line

@@ -227,7 +227,7 @@ def test_nothing_is_forwarded_behind_an_unanswered_login(dialogue: Dialogue, han
 
     passed = [wire.client(b"".join(asked for asked, _ in parts) + ahead)]
     for _, told in parts:
-        assert wire.session.state.is_blocked
+        assert wire.session.state.blocked_by is not None
         assert wire.session.wake_at_ms <= wire.now_ms  # the session waits for a response, and not for a time
         assert wire.broker(told) == told
         passed.append(wire.to_broker())
@@ -391,7 +391,7 @@ def test_any_bytes_give_an_answer_or_a_protocol_error(pieces: list[tuple[bool, b
         for is_clients, data in pieces:
             if not is_clients:
                 wire.broker(data)
-            elif not wire.session.state.is_blocked:
+            elif wire.session.state.blocked_by is None:
                 wire.client(data)
     except ProtocolError:
         pass
@@ -558,7 +558,7 @@ def test_connection_over_the_limit_forwards_only_earlier_requests(request_of: Ca
     assert wire.client(request_of(4)) == b""
 
     session = wire.session
-    assert session.state.is_blocked
+    assert session.state.blocked_by is not None
     assert "has 0 connections open, and a rule allows 0" in session.account.refusal
     session.release(now_ms=wire.now_ms)
     assert wire.to_broker() == b""

@@ -116,7 +116,7 @@ def test_held_response_stops_reading_and_delays_the_drain() -> None:
     assert wire.client(alter(1)) == alter(1)
     assert wire.broker(done(1)) == b""
 
-    assert wire.session.state.is_blocked
+    assert wire.session.state.blocked_by is not None
     assert wire.client(other_request(2)) == b""
     wire.session.take_no_more()
     assert not wire.session.has_answered
