@@ -17,10 +17,8 @@ The demo needs neither Java nor Docker. It runs these processes, all of which en
 * ``processes``        runs child processes that end with the demo
 * ``clients``          runs the producer and the consumer
 * ``measure``          computes the rates that are compared with the quotas
-* ``display``          shows the progress as a table or as plain lines
+* ``display``          shows the progress as lines, and the rates as a chart
 * ``runner``           starts all processes, measures the clients' rates, and stops everything
 * ``serve_arguments``  reads the options of ``--serve``
-* ``served_clients``   computes what is shown about the user's clients, from the proxy's metrics
-* ``serve_display``    shows these clients as a table or as plain lines
-* ``serve``            starts the broker and the proxy for these clients
+* ``serve``            starts the broker and the proxy for the user's clients, and shows these in the table of ``top``
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,12 +14,12 @@ from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.config.units import parse_rate
 from kafka_quota_proxy.proxy.cli.demo import serve_arguments, workload
+from kafka_quota_proxy.proxy.cli.demo.display import Display, format_rate, format_seconds
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import require_extra
 from kafka_quota_proxy.proxy.cli.demo.serve_arguments import UsageError
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 if TYPE_CHECKING:
-    from kafka_quota_proxy.proxy.cli.demo.display import Display
     from kafka_quota_proxy.proxy.cli.demo.runner import Outcome
     from kafka_quota_proxy.proxy.cli.demo.serve_arguments import ServeOptions
 
@@ -39,8 +38,8 @@ The measured rate: paced, from when the burst that a quota allows is over, at le
 the end; sampled, over whole cycles of burst and silence. With --json, throttle_time_ms is the sum over all requests,
 and unlimited_bytes_per_second is the rate before the quotas came into force.
 
-With --serve, give your application bootstrap.servers=127.0.0.1:9092 and client.id=my-app. A table shows how much each
-client produces and fetches, its limits, and how long it was throttled. The broker keeps records in memory, creates each
+With --serve, give your application bootstrap.servers=127.0.0.1:9092 and client.id=my-app. A terminal shows
+the table of kafka-quota-proxy top. The broker keeps records in memory, creates each
 topic that is asked for, and lacks many of Kafka's requests. The exit status after Ctrl-C is 130, after SIGTERM 143."""
 
 NEXT_STEPS: Final = """
@@ -104,7 +103,7 @@ def execute(args: argparse.Namespace) -> int:
         sys.stderr.write(f"kafka-quota-proxy demo: {error}\n")
         return 2
     try:
-        require_extra("confluent_kafka", "aiokafka", "rich")
+        require_extra("confluent_kafka", "aiokafka")
         if serve_options is not None:
             _serve(serve_options, warnings)
         outcomes = dict(zip(("producer", "consumer"), _run(_options_in(args), as_json=args.json), strict=True))
@@ -136,12 +135,11 @@ def _serve(options: ServeOptions, warnings: Sequence[str]) -> NoReturn:
     import uvloop
 
     from kafka_quota_proxy.proxy.cli.demo.serve import serve
-    from kafka_quota_proxy.proxy.cli.demo.serve_display import LiveClients, PlainClients
 
-    with LiveClients() if _can_draw() else PlainClients() as display:
-        for warning in warnings:
-            display.note(f"Warning: {warning}")
-        uvloop.run(serve(options, display))
+    display = Display()
+    for warning in warnings:
+        display.note(f"Warning: {warning}")
+    uvloop.run(serve(options, display))
     raise AssertionError("serves until it is cancelled")
 
 
@@ -151,30 +149,15 @@ def _run(options: workload.Options, *, as_json: bool) -> tuple[Outcome, Outcome]
 
     from kafka_quota_proxy.proxy.cli.demo import runner
 
-    with _display(as_json=as_json) as display:
-        planned_s = options.planned_seconds
-        if planned_s > options.seconds:
-            display.note(f"Kafka's windows make cycles of 11 to 12.5 s: running {planned_s} s to see a whole one.")
-        display.note("Starting an embedded broker and the proxy ...")
-        return uvloop.run(runner.run(options, display))
-
-
-def _display(*, as_json: bool) -> Display:
-    from kafka_quota_proxy.proxy.cli.demo.display import LiveDisplay, PlainDisplay, SilentDisplay
-
-    if as_json:
-        return SilentDisplay()
-    return LiveDisplay() if _can_draw() else PlainDisplay()
-
-
-def _can_draw() -> bool:
-    # The bars of the table are not ASCII characters, and a dumb terminal cannot draw in place.
-    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and "utf" in sys.stdout.encoding.lower()
+    display = Display(is_quiet=as_json)
+    planned_s = options.planned_seconds
+    if planned_s > options.seconds:
+        display.note(f"Kafka's windows make cycles of 11 to 12.5 s: running {planned_s} s to see a whole one.")
+    display.note("Starting an embedded broker and the proxy ...")
+    return uvloop.run(runner.run(options, display))
 
 
 def _summary(outcome: Outcome) -> str:
-    from kafka_quota_proxy.proxy.cli.demo.display import format_rate, format_seconds
-
     measured, quota = outcome.measured_bytes_per_second, outcome.quota_bytes_per_second
     verdict = "held" if outcome.is_within_tolerance else "NOT HELD (more than 5 % off)"
     return (

@@ -243,7 +243,7 @@ async def until_first_end(show: Coroutine[None, None, float], others: Sequence[C
 
 
 async def _show(options: Options, measured: Sequence[MeasuredClient], display: Display, *, admin: str) -> float:
-    """Update the display of the demo's progress until the demo is over. Let the quotas come into force meanwhile.
+    """Show the demo's progress until the demo is over. Let the quotas come into force meanwhile.
 
     Return the time of the last update, at which the rates of the clients are measured.
     """
@@ -267,8 +267,10 @@ async def _show(options: Options, measured: Sequence[MeasuredClient], display: D
             for client in measured:
                 client.throttle_time_ms = throttle_time_ms(text, client_id=client.client_id)
         progress = Progress(elapsed_s=now_s - started_s, planned_s=planned_s, free_s=workload.FREE_SECONDS)
-        display.show([client.view(progress, now_s=now_s) for client in measured], progress)
+        views = [client.view(progress, now_s=now_s) for client in measured]
+        display.show(views, progress)
         if is_over:
+            display.end(views, progress)
             return now_s
 
 

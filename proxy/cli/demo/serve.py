@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import socket
-from collections import deque
-from time import monotonic
+import sys
+from collections.abc import Sequence
+from functools import partial
 from typing import Final, NoReturn
 
+from kafka_quota_proxy.proxy.cli.demo.display import Display
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports
 from kafka_quota_proxy.proxy.cli.demo.runner import broker_and_proxy, cancel_on_sigterm, fetch_text, until_first_end
 from kafka_quota_proxy.proxy.cli.demo.serve_arguments import ServeOptions, proxy_config
-from kafka_quota_proxy.proxy.cli.demo.serve_display import ClientsDisplay
-from kafka_quota_proxy.proxy.cli.demo.served_clients import Snapshot, read_on_demand, read_snapshot, served_clients
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
+from kafka_quota_proxy.proxy.cli.top.screen import clients_table
+from kafka_quota_proxy.proxy.cli.top.terminal import Line, Screen, Text
+from kafka_quota_proxy.proxy.cli.top.view import Row, View
 
-# The time over which rates are computed.
-_RATE_S: Final = 3.0
+_REDRAWN_S: Final = 1.0
 
 
-async def serve(options: ServeOptions, display: ClientsDisplay) -> NoReturn:
+async def serve(options: ServeOptions, display: Display) -> NoReturn:
     """Serve applications until this task is cancelled, as SIGTERM and Ctrl-C do.
 
     Raises:
@@ -34,9 +37,10 @@ async def serve(options: ServeOptions, display: ClientsDisplay) -> NoReturn:
         return proxy_config(options, port=port, admin_port=admin_port, upstream=upstream)
 
     async with broker_and_proxy((), config, proxy_port=port) as (broker, proxy):
-        for line in first_steps(options, port=port, admin_port=admin_port):
+        steps = first_steps(options, port=port, admin_port=admin_port)
+        for line in steps:
             display.note(line)
-        show = _show(display, admin=f"http://127.0.0.1:{admin_port}")
+        show = _show(f"http://127.0.0.1:{admin_port}/clients", steps)
         await until_first_end(show, (broker.fail_when_ended(), proxy.fail_when_ended()))
     raise AssertionError("the table is shown without an end")
 
@@ -56,24 +60,23 @@ def first_steps(options: ServeOptions, *, port: int, admin_port: int) -> list[st
     return [*lines, f"Throttles on demand: http://127.0.0.1:{admin_port}/testing/throttles. Ctrl-C ends.", ""]
 
 
-async def _show(display: ClientsDisplay, *, admin: str) -> NoReturn:
-    """Show the clients again and again."""
-    snapshots: deque[Snapshot] = deque()
-    while True:
-        try:
-            metrics, observed = await asyncio.gather(
-                asyncio.to_thread(fetch_text, f"{admin}/metrics"),
-                asyncio.to_thread(fetch_text, f"{admin}/testing/observed"),
-            )
-        except DemoError:  # a busy proxy may answer late; its end is an error elsewhere
-            await asyncio.sleep(display.interval_s)
-            continue
-        now = read_snapshot(metrics, now_s=monotonic())
-        snapshots.append(now)
-        while len(snapshots) > 2 and snapshots[0].time_s < now.time_s - _RATE_S:
-            snapshots.popleft()
-        display.show_clients(served_clients(snapshots[0], now, read_on_demand(observed)))
-        await asyncio.sleep(display.interval_s)
+async def _show(url: str, steps: Sequence[str]) -> NoReturn:
+    """Show the table of ``top`` below the first steps, again and again. Without a terminal, show nothing."""
+    view = View()
+    if not sys.stdout.isatty():
+        await asyncio.Event().wait()
+    with Screen() as screen:
+        while True:
+            try:
+                page = json.loads(await asyncio.to_thread(fetch_text, url))
+            except DemoError:  # a busy proxy may answer late; its end is an error elsewhere
+                page = {"clients": ()}
+            screen.show(partial(_lines, steps, view.rows(page["clients"])))
+            await asyncio.sleep(_REDRAWN_S)
+
+
+def _lines(steps: Sequence[str], rows: Sequence[Row], width: int, _height: int) -> list[Line]:
+    return [*((Text(line),) for line in steps), *clients_table(rows, width=width)]
 
 
 def _usable_port(port: int, *, option: str) -> int:

@@ -1,18 +1,16 @@
-"""Tests the table, the lines and the bars that the demo prints."""
+"""Tests the lines and the chart that the demo prints."""
 
 import pytest
-from rich.console import Console, RenderableType
 
 from kafka_quota_proxy.proxy.cli.demo.display import (
     BARS,
     ClientView,
-    PlainDisplay,
+    Display,
     Progress,
     chart,
+    client_line,
     format_rate,
-    plain_line,
     sparkline,
-    table,
 )
 
 MIB = 1024 * 1024
@@ -52,31 +50,16 @@ def test_the_highest_rate_is_a_full_bar_and_only_silence_an_empty_one() -> None:
 
 
 def test_a_line_has_rate_quota_average_and_throttle_time_as_far_as_there_are_any() -> None:
-    assert [plain_line(view) for view in (_view(), _view(rate=None), _view(rate=None, is_limited=False))] == [
+    assert [client_line(view) for view in (_view(), _view(rate=None), _view(rate=None, is_limited=False))] == [
         "producer 1023.9 KiB/s of 10.0 MiB/s, average 9.9 MiB/s (99.0%), throttled 12.3 s",
         "producer 1023.9 KiB/s of 10.0 MiB/s, throttled 12.3 s",
         "producer 1023.9 KiB/s without a limit",
     ]
 
 
-def _printed(what: RenderableType) -> list[str]:
-    console = Console(width=80, force_terminal=False)
-    with console.capture() as capture:
-        console.print(what)
-    return [line.rstrip() for line in capture.get().splitlines()]
-
-
-def test_the_table_fits_into_80_columns_whole() -> None:
-    lines = _printed(table([_view(), _view(rate=None, is_limited=False)], _progress(3.2)))
-
-    assert lines[0] == "kafka-quota-proxy demo, 3 of 18 s"
-    assert lines[2] == "producer  1023.9 KiB/s  10.0 MiB/s  9.9 MiB/s 99.0%     12.3 s"
-    assert "none yet" in lines[3]
-
-
 def test_the_chart_keeps_its_scale_and_shows_both_phases() -> None:
-    begun = _printed(chart([_view(history=HISTORY[:10])], _progress(18 * 10 / BARS)))
-    ended = _printed(chart([_view()], _progress(18.2)))
+    begun = chart([_view(history=HISTORY[:10])], _progress(18 * 10 / BARS)).splitlines()
+    ended = chart([_view()], _progress(18.2)).splitlines()
 
     assert ended == [
         "producer  " + "█" * 9 + "▂" * (BARS - 9) + "  █ 40.0 MiB/s",
@@ -88,9 +71,19 @@ def test_the_chart_keeps_its_scale_and_shows_both_phases() -> None:
 
 
 def test_plain_progress_is_one_line_a_second(capsys: pytest.CaptureFixture[str]) -> None:
-    display = PlainDisplay()
+    display = Display()
 
     for quarter in range(13):
         display.show([_view()], _progress(quarter / 4))
 
     assert [line.split(" s ")[0] for line in capsys.readouterr().out.splitlines()] == ["  1/18", "  2/18", "  3/18"]
+
+
+def test_a_quiet_display_has_notes_on_standard_error_and_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    display = Display(is_quiet=True)
+
+    display.note("starting")
+    display.show([_view()], _progress(2))
+    display.end([_view()], _progress(18))
+
+    assert tuple(capsys.readouterr()) == ("", "starting\n")

@@ -1,6 +1,8 @@
-"""Runs ``demo --serve`` with a real client, and tests its first lines and its use of ports."""
+"""Runs ``demo --serve`` with a real client, and tests its first lines, its table and its use of ports."""
 
+import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -14,13 +16,14 @@ import confluent_kafka
 import pytest
 
 from kafka_quota_proxy.proxy.__main__ import main
+from kafka_quota_proxy.proxy.cli.demo.runner import fetch_text
 from tests.support.process_tree import descendants, is_alive
 
 SERVE = (sys.executable, "-m", "kafka_quota_proxy.proxy", "demo", "--serve")
 RATE = 64 * 1024
 
 
-def test_a_producer_is_throttled_and_shown_and_ctrl_c_ends_everything(tmp_path: Path) -> None:
+def test_a_producer_is_throttled_and_ctrl_c_ends_everything(tmp_path: Path) -> None:
     quota = f"client-id=my-app,producer_byte_rate={RATE}"
     # An HTTP proxy of the environment is not for the admin port.
     environment = os.environ | {"http_proxy": "http://127.0.0.1:1", "TMPDIR": str(tmp_path)}
@@ -33,12 +36,11 @@ def test_a_producer_is_throttled_and_shown_and_ctrl_c_ends_everything(tmp_path: 
         timer.start()
         first = _until(demo.stdout, "on demand")
         (bootstrap,) = [line.partition("=")[2].strip() for line in first if "bootstrap.servers=" in line]
+        observed = first[-1].split()[3].replace("throttles.", "observed")
         began_s = time.monotonic()
         _produce(bootstrap, kilobytes=200)
         took_s = time.monotonic() - began_s
-        line = _until(demo.stdout, "client-id my-app")[-1]
-        while "throttled 0.0 s" in line:
-            line = _until(demo.stdout, "client-id my-app")[-1]
+        throttled = json.loads(fetch_text(observed))
         children = descendants(demo.pid)
         demo.send_signal(signal.SIGINT)
         rest = demo.stdout.read()
@@ -48,12 +50,32 @@ def test_a_producer_is_throttled_and_shown_and_ctrl_c_ends_everything(tmp_path: 
     assert f"Quota: {quota}\n" in first
     # Of 200 KiB, one second's worth of 64 KiB may go at once.
     assert took_s > 1.5
-    assert " of 64.0 KiB/s, fetch 0 B/s, throttled " in line
+    assert {(one["client_id"], one["reason"]) for one in throttled} == {("my-app", "quota")}
     assert "Traceback" not in rest
     assert status == 130
     assert len(children) == 4, "a guard and a program for the broker and for the proxy"
     assert [pid for pid in children if is_alive(pid)] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_terminal_shows_the_first_steps_and_the_table_of_top() -> None:
+    outer, inner = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    command = [*SERVE, "--port", "0", "--admin-port", "0"]
+    with subprocess.Popen(command, stdout=inner, env=environment) as demo:
+        timer = threading.Timer(60, demo.kill)
+        timer.start()
+        drawn = b""
+        while b"rate/s" not in drawn:
+            drawn += os.read(outer, 65_536)
+        demo.send_signal(signal.SIGTERM)
+        status = demo.wait()
+        timer.cancel()
+    os.close(inner)
+    os.close(outer)
+
+    assert drawn.count(b"bootstrap.servers=127.0.0.1:") == 2
+    assert status == 143
 
 
 @pytest.mark.parametrize("option", ["--port", "--admin-port"])
