@@ -4,8 +4,8 @@
 * ``session``          starts the Spark session
 * ``parsing``          turns lines into records, and finds faults and duplicates
 * ``usage_reader``     reads the log, with ``log_files`` and ``kafka_source``; ``file_integrity`` finds broken files
-* ``lake``             is a table of records by day, which ``lake_batch`` fills; ``lake_rollup`` keeps its sums by day,
-                       and ``time_span`` says which part of a log a command reads
+* ``lake``             is a table of records by day, which ``lake_batch`` fills
+* ``time_span``        says which part of a log a command reads
 * ``client_metrics``   recognises Kafka's own client metrics; ``prometheus_answer`` reads samples of them,
                        ``rate_samples`` makes records of samples, ``imported_log`` writes the records,
                        ``prometheus_api`` asks a server, and ``resolution`` says what imported records cannot tell
@@ -18,7 +18,7 @@
                        buckets
 * ``safe_limits``      finds limits for ``capacity``: ``limit_search`` decides which ones to replay, and
                        ``broker_capacity`` what brokers can bear
-* ``rollup``           sums up the records for ``capacity``, in tables of which parts can be merged
+* ``rollup``           sums up the records for ``capacity``, in three tables
 * ``local_hours``      adds up usage by hours in a time zone
 * ``growth``           forecasts when use reaches a limit
 * ``quota_comparison`` compares limits with what entities need

@@ -20,7 +20,6 @@ from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, rounded_up
 from kafka_quota_proxy.pipeline.local_hours import QUARTER_MS
 from kafka_quota_proxy.pipeline.quota_comparison import InForce
 from kafka_quota_proxy.pipeline.record import BUCKET, COLLECTIVE_NAMES, ENTITY, NAME_OF_DEFAULTS, PLACE, start_of
-from kafka_quota_proxy.pipeline.rollup import merged_rates
 
 _RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 
@@ -28,15 +27,13 @@ _RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaK
 def percentiles(rates: DataFrame, percentile: float) -> DataFrame:
     """For each entity on each broker, return the peak, median, mean and ``percentile`` of its rates.
 
-    ``rates`` is the result of ``rollup.rates``, for one or more parts of the log. ``percentile`` is from 50 to 100. The
+    ``rates`` is the result of ``rollup.rates``. ``percentile`` is from 50 to 100. The
     result also has the columns ``whatif.DEMAND``, which a replay of the log needs. Percentiles may be up to 1.1 % too
     high, but do not depend on the order of the records.
     """
     below = Window.partitionBy(*BUCKET).orderBy("bin").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     all_of_it = Window.partitionBy(*BUCKET)
-    ranked = merged_rates(rates).withColumns(
-        {"rank": F.sum("intervals").over(below), "of": F.sum("intervals").over(all_of_it)}
-    )
+    ranked = rates.withColumns({"rank": F.sum("intervals").over(below), "of": F.sum("intervals").over(all_of_it)})
     return ranked.groupBy(*BUCKET).agg(
         _at(50).alias("median"),
         _at(percentile).alias("percentile"),

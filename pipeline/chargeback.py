@@ -121,7 +121,7 @@ def month_of(text: str) -> tuple[int, int]:
 def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
     """Return the bytes produced and fetched by owner, user, client-id, kind, and the day on which the records start.
 
-    ``records`` need the columns of ``ENTITY``, ``start_ms``, ``amount`` and ``requests``. They may be sums of days.
+    ``records`` need the columns of ``ENTITY``, ``start_ms``, ``amount`` and ``requests``.
     """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     # Owners are joined to sums by name and day, which are far fewer than records.

@@ -23,7 +23,6 @@ class Coarse(NamedTuple):
         )
 
 
-def coarse_columns() -> list[Column]:
-    """Return the aggregations of the rows of ``parsing.parsed`` that compute the fields of ``Coarse``."""
-    resolution = F.when(F.col("fault").isNull(), F.col("resolution_ms"))
+def coarse_columns(resolution: Column) -> list[Column]:
+    """Return the aggregations that compute the fields of ``Coarse`` from the ``resolution_ms`` of records."""
     return [F.count(resolution).alias("coarse_records"), F.max(resolution).alias("resolution_ms")]

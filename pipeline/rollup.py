@@ -1,7 +1,6 @@
 """Sums up the records of produce and fetch requests in three tables, from which capacities are planned.
 
-Each table can be computed from parts of a log, such as days, and the parts can be merged: its numbers are sums, minima
-and maxima. The functions take and return DataFrames and do no I/O. ``by`` are more columns to group by.
+The functions take and return DataFrames and do no I/O.
 
 A rate is the amount of a record divided by its interval, in bytes per second. Intervals below 100 ms, which occur when
 a proxy starts or stops, count as 100 ms.
@@ -32,32 +31,20 @@ def byte_usage(records: DataFrame) -> DataFrame:
     return used.withColumns({"broker": F.coalesce("broker", F.lit(-1)), "rate": rate})
 
 
-def rates(usage: DataFrame, *by: str) -> DataFrame:
+def rates(usage: DataFrame) -> DataFrame:
     """Return a histogram of the rates of each bucket, with logarithmic bins, and the columns ``whatif.DEMAND``.
 
     ``usage`` is the result of ``byte_usage``. The peak of a bin is the highest measured rate in it.
     """
     bin_of = F.when(F.col("rate") < 1, F.lit(-1)).otherwise(F.ceil(F.log2("rate") * _BINS)).cast("int")
     throttled = F.sum(F.when(F.col("enforced"), F.col("throttled_requests")).otherwise(0))
-    return usage.groupBy(*by, *BUCKET, bin_of.alias("bin")).agg(
+    return usage.groupBy(*BUCKET, bin_of.alias("bin")).agg(
         F.count("*").alias("intervals"),
         F.max("rate").alias("peak"),
         F.sum("interval_ms").alias("active_ms"),
         *demand_columns(),
         throttled.alias("throttled_requests"),
         *logged_columns(),
-    )
-
-
-def merged_rates(parts: DataFrame) -> DataFrame:
-    """Merge histograms of ``rates``, such as those of several days, into one for each bucket."""
-    sums = ("intervals", "active_ms", "amount", "throttled_requests", "logged_throttle_ms")
-    highest = ("peak", "densest", "part", "until_ms")
-    return parts.groupBy(*BUCKET, "bin").agg(
-        *(F.sum(name).alias(name) for name in sums),
-        *(F.max(name).alias(name) for name in highest),
-        F.min("from_ms").alias("from_ms"),
-        F.max_by("logged_limit", "until_ms").alias("logged_limit"),
     )
 
 
@@ -71,15 +58,15 @@ def minutes(usage: DataFrame) -> DataFrame:
     )
 
 
-def hours(usage: DataFrame, *by: str) -> DataFrame:
+def hours(usage: DataFrame) -> DataFrame:
     """For each entity on each broker and each hour, return the amount and the highest rate."""
-    return usage.groupBy(*by, *BUCKET, start_of(_HOUR_MS).alias("hour_ms")).agg(
+    return usage.groupBy(*BUCKET, start_of(_HOUR_MS).alias("hour_ms")).agg(
         F.sum("amount").alias("amount"), F.max("rate").alias("peak")
     )
 
 
-def broker_minutes(usage: DataFrame, *by: str) -> DataFrame:
+def broker_minutes(usage: DataFrame) -> DataFrame:
     """For each broker, kind and minute, return the amount of all entities and their longest interval."""
-    return usage.groupBy(*by, *PLACE, "kind", start_of(_MINUTE_MS).alias("start_ms")).agg(
+    return usage.groupBy(*PLACE, "kind", start_of(_MINUTE_MS).alias("start_ms")).agg(
         F.sum("amount").alias("amount"), F.max("interval_ms").alias("interval_ms")
     )

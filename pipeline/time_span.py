@@ -41,12 +41,6 @@ class TimeSpan(NamedTuple):
         """The last day (UTC) of which the span has a part, or None if it is open."""
         return None if self.until_ms is None else day_of(self.until_ms - 1)
 
-    def has_whole_day(self, day: str) -> bool:
-        """Return whether a day (UTC) is in the span from its begin to its end."""
-        begin_ms = (date.fromisoformat(day).toordinal() - _EPOCH.toordinal()) * DAY_MS
-        from_ms, until_ms = self
-        return (from_ms is None or from_ms <= begin_ms) and (until_ms is None or begin_ms + DAY_MS <= until_ms)
-
     def starts_within(self) -> Column:
         """Return a column that is true if a record starts within the span."""
         at = F.col("start_ms")

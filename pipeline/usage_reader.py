@@ -17,7 +17,6 @@ from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.file_integrity import DAMAGED, FAULT, UNREADABLE, Fault
 from kafka_quota_proxy.pipeline.kafka_source import kafka_fault, topic
-from kafka_quota_proxy.pipeline.lake_rollup import Sums
 from kafka_quota_proxy.pipeline.log_files import (
     ENDINGS,
     TEXT,
@@ -50,16 +49,14 @@ _BYTES_AT_ONCE: Final = str(256 << 20)
 class Usage:
     """The records of a usage log without duplicates, and their number ``count``, or more than that.
 
-    A lake also has ``sums`` of these records, which take less time to read. The other numbers say how many lines, files
-    and duplicate records were left out.
+    The other numbers say how many lines, files and duplicate records were left out.
     """
 
     records: DataFrame
     count: int
-    bad_lines: int
-    broken_files: int
-    duplicates: int
-    sums: Sums | None = None
+    bad_lines: int = 0
+    broken_files: int = 0
+    duplicates: int = 0
     left_out: tuple[str, ...] = ()  # files whose names do not end as those of a log, which were not read
     passed_over: tuple[str, ...] = ()  # directories below the log with results of these commands, which were not read
     coarse: Coarse | None = None  # imported records, which are less exact than those of a proxy
@@ -119,6 +116,13 @@ def read(
     return found.usage(output, passed_over=every.passed_over, left_out=every.left_out)
 
 
+def stored_usage(records: DataFrame) -> Usage:
+    """Return the records of a lake, in which each is once. They are counted by one column."""
+    (seen,) = records.agg(F.count("*").alias("rows"), *coarse_columns(F.col("resolution_ms"))).collect()
+    coarse = Coarse(seen["coarse_records"], seen["resolution_ms"] or 0)
+    return Usage(records=records, count=seen["rows"], coarse=coarse if coarse.records else None)
+
+
 class _Found:
     """The records of a log, and the faults of its lines and files, while they are being read."""
 
@@ -171,7 +175,8 @@ class _Found:
 def _counted(rows: DataFrame) -> tuple[DataFrame, Observation]:
     """Return the rows of ``parsing.parsed``, and what Spark counts while it reads them."""
     seen = Observation()
-    counts = [F.count("*").alias("rows"), F.count("fault").alias("bad"), *coarse_columns()]
+    resolution = F.when(F.col("fault").isNull(), F.col("resolution_ms"))
+    counts = [F.count("*").alias("rows"), F.count("fault").alias("bad"), *coarse_columns(resolution)]
     return rows.observe(seen, *counts), seen
 
 

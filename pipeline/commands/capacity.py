@@ -75,8 +75,7 @@ def execute(args: argparse.Namespace) -> int:
     with running(args) as (spark, output):
         usage = usage_of(args, spark, output)
         say("measuring rates")
-        histogram = rates(byte_usage(usage.records)) if usage.sums is None else usage.sums.rates
-        measured = output.keep("measured", percentiles(histogram, args.percentile))
+        measured = output.keep("measured", percentiles(rates(byte_usage(usage.records)), args.percentile))
         # There is one row for each entity and broker. One machine has to read the rules of quotas.yaml anyway.
         buckets: pd.DataFrame = measured.toPandas()
         if buckets.empty:
@@ -125,11 +124,8 @@ def _write(
     teams: Sequence[Owner] | None,
 ) -> None:
     suggested, happened, warnings = found
-    if usage.sums is None:
-        used = output.keep("minutes", minutes(byte_usage(usage.records)))
-        hourly, of_brokers = output.keep("hours", hours(used)), broker_minutes(used)
-    else:
-        hourly, of_brokers = output.keep("hours", usage.sums.hours), usage.sums.broker_minutes
+    used = output.keep("minutes", minutes(byte_usage(usage.records)))
+    hourly, of_brokers = output.keep("hours", hours(used)), broker_minutes(used)
     first_ms, last_ms = int(buckets["from_ms"].min()), int(buckets["until_ms"].max())
     days = daily(hourly, last_ms - 1).collect()  # at most 91 numbers for each entity
     growth = dict(zip((tuple(row[:3]) for row in days), trends([row["days"] for row in days]), strict=True))

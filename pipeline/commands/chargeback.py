@@ -51,10 +51,9 @@ def execute(args: argparse.Namespace) -> int:
         usage = usage_of(args, spark, output, span=span if month is None else TimeSpan(*month))
         records = usage.records
         say("adding up")
-        used = records if usage.sums is None else usage.sums.days
         of_log = Observation()
         in_log = F.sum(F.when(F.col("kind").isin(*BYTE_KINDS), F.col("amount"))).alias("bytes")
-        days = output.keep("by_day", charged(used.observe(of_log, in_log), lines))
+        days = output.keep("by_day", charged(records.observe(of_log, in_log), lines))
         output.daily("days", days, "owner", "user", "client_id", "kind")
         bills = bill(days, charges)
         output.rows("bill", Charge._fields, bills)

@@ -19,10 +19,9 @@ from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.kafka_config import kafka_options
 from kafka_quota_proxy.pipeline.lake import Lake
-from kafka_quota_proxy.pipeline.lake_rollup import sums
 from kafka_quota_proxy.pipeline.session import fit, fitted, is_remote, session
 from kafka_quota_proxy.pipeline.time_span import TimeSpan
-from kafka_quota_proxy.pipeline.usage_reader import Usage, read
+from kafka_quota_proxy.pipeline.usage_reader import Usage, read, stored_usage
 from kafka_quota_proxy.pipeline.writing import Output, passing, staged
 
 if TYPE_CHECKING:  # it needs the packages of the extra connect
@@ -85,18 +84,9 @@ def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output, *, s
     span = span_of(args) if span is None else span
     lake = Lake.at(args.usage)
     if lake is not None:
-        found = sums(spark, lake, span, args.cluster)
-        fit(spark, found.records)
         # A lake has no bad lines and no duplicates.
-        usage = Usage(
-            records=lake.records(spark, span, args.cluster),
-            sums=found,
-            count=found.records,
-            bad_lines=0,
-            broken_files=0,
-            duplicates=0,
-            coarse=found.coarse,
-        )
+        usage = stored_usage(lake.records(spark, span, args.cluster))
+        fit(spark, usage.count)
         for words in usage.words():
             say(words)
         return usage

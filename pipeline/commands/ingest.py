@@ -6,9 +6,7 @@ continues where it was. Each record gets into the lake once.
 
 import argparse
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from threading import Event
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -31,15 +29,12 @@ from kafka_quota_proxy.pipeline.commands.execution import (
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.lake import Lake
 from kafka_quota_proxy.pipeline.lake_batch import batch_writer
-from kafka_quota_proxy.pipeline.lake_rollup import refresh
 from kafka_quota_proxy.pipeline.log_files import left_out_of_stream
 from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.session import GATEWAY_GONE, log_level, session
 from kafka_quota_proxy.pipeline.usage_reader import check_apart, followed
 
 _POLL_S: Final = 1
-# The sums of a day that is over are computed after this number of batches, which takes longer than a batch.
-_REFRESH_BATCHES: Final = 60
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -67,19 +62,15 @@ def execute(args: argparse.Namespace) -> int:
     writer = writer.foreachBatch(batch_writer(lake, args.cluster, job))
     writer = writer.option("checkpointLocation", spark_part(checkpoint))
     counts = _Counts()
-    with lake.alone(args.cluster):
-        with stop_requested() as end:
-            say(f"{'reading' if args.once else 'following'} {args.usage}")
-            trigger = (
-                writer.trigger(availableNow=True)
-                if args.once
-                else writer.trigger(processingTime=f"{args.every} milliseconds")
-            )
-            _run(trigger.start(), counts, end, refresh=partial(refresh, spark, lake, args.cluster, is_over=True))
-        said = counts.words("ended")
-        if args.once and not end.is_set():
-            said += f"; {refresh(spark, lake, args.cluster):,} records are new in the lake"
-    say(said)
+    with lake.alone(args.cluster), stop_requested() as end:
+        say(f"{'reading' if args.once else 'following'} {args.usage}")
+        trigger = (
+            writer.trigger(availableNow=True)
+            if args.once
+            else writer.trigger(processingTime=f"{args.every} milliseconds")
+        )
+        _run(trigger.start(), counts, end)
+    say(counts.words("ended"))
     sys.stdout.write(f"{args.lake}\n")
     return 0
 
@@ -96,7 +87,6 @@ class _Counts:
     lines: int = 0
     bad: int = 0
     bad_one: str | None = None
-    batches: int = 0
     reported_until: str = ""  # the timestamp of the last progress that was counted
 
     def report(self, query: StreamingQuery) -> None:
@@ -112,7 +102,6 @@ class _Counts:
         if read is not None and read["lines"]:
             batch = _Counts(read["lines"], read["bad"], read["bad_one"])
             say(batch.words(f"batch {progress['batchId']}"))
-            self.batches += 1
             self.lines += batch.lines
             self.bad += batch.bad
             self.bad_one = batch.bad_one or self.bad_one
@@ -123,18 +112,11 @@ class _Counts:
         return f"{when}: {self.lines:,} lines{bad}"
 
 
-def _run(query: StreamingQuery, counts: _Counts, end: Event, *, refresh: Callable[[], int]) -> None:
-    """Wait until the query ends, or stop it when ``end`` is set. Call ``refresh`` after each of many batches.
-
-    Raises PipelineError if the query failed.
-    """
-    refreshed = 0
+def _run(query: StreamingQuery, counts: _Counts, end: Event) -> None:
+    """Wait until the query ends, or stop it when ``end`` is set. Raises PipelineError if the query failed."""
     try:
         while not end.is_set() and not query.awaitTermination(_POLL_S):
             counts.report(query)
-            if counts.batches - refreshed >= _REFRESH_BATCHES:
-                refreshed = counts.batches
-                refresh()
         counts.report(query)
         if query.isActive:
             # A batch that is stopped in the middle is repeated at the next start.

@@ -43,22 +43,17 @@ def test_spans_that_meet_at_a_repeated_time_share_no_moment() -> None:
     assert TimeSpan.local(None, meeting, BERLIN).until_ms == TimeSpan.local(meeting, None, BERLIN).from_ms
 
 
-def test_a_local_day_touches_two_utc_days_and_has_neither_whole() -> None:
+def test_a_local_day_touches_two_utc_days() -> None:
     span = TimeSpan.local(datetime(2026, 9, 7), datetime(2026, 9, 8), BERLIN)  # noqa: DTZ001  (local times)
 
     assert (span.first_day, span.last_day) == ("2026-09-06", "2026-09-07")
-    assert not any(span.has_whole_day(f"2026-09-0{day}") for day in (5, 6, 7, 8))
 
 
-def test_a_utc_day_is_a_whole_day_and_ends_before_the_next() -> None:
+def test_a_utc_day_ends_before_the_next() -> None:
     span = TimeSpan(START_MS, START_MS + DAY_MS)
 
     assert (span.first_day, span.last_day) == ("2026-09-07", "2026-09-07")
-    assert [span.has_whole_day(f"2026-09-0{day}") for day in (6, 7, 8)] == [False, True, False]
     assert TimeSpan().is_all
-    assert TimeSpan().has_whole_day("2026-09-07")
-    assert TimeSpan(START_MS).has_whole_day("2100-01-01")
-    assert not TimeSpan(START_MS + 1).has_whole_day("2026-09-07")
 
 
 def test_days_agree_with_the_calendar() -> None:
