@@ -233,11 +233,6 @@ def _alerts(parser: argparse.ArgumentParser) -> None:
 def _ingest(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lake", required=True, metavar="DIR", help="the lake; created if it does not exist")
     parser.add_argument(
-        "--format",
-        choices=("parquet", "delta", "iceberg"),
-        help="the format of a new lake (parquet); delta and iceberg need their jars",
-    )
-    parser.add_argument(
         "--cluster", type=_cluster, default="default", metavar="NAME", help="the cluster of this log (default)"
     )
     parser.add_argument(

@@ -2,8 +2,8 @@
 
 ::
 
-    LAKE/_kafka_quota_lake             the version of this layout, and the format of the table
-    LAKE/records/                      the records, as Parquet files, or as a table of Delta Lake or Apache Iceberg
+    LAKE/_kafka_quota_lake             the version of this layout
+    LAKE/records/                      the records, as Parquet files
     LAKE/quarantine/cluster=…/job=…/   bad lines and damaged files, as JSON Lines: source, line, fault, text
     LAKE/checkpoint/CLUSTER-HASH/      the progress of each job, which is a pair of a usage log and a cluster
     LAKE/checkpoint/CLUSTER.lock       locked by the process that adds records to a cluster, if the disk is local
@@ -19,21 +19,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Self
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
-from kafka_quota_proxy.pipeline.session import SPARK_FAULTS, local_frame, silenced
 from kafka_quota_proxy.pipeline.time_span import TimeSpan
 
-PARQUET: Final = "parquet"
-_PACKAGES: Final = {
-    "delta": "io.delta:delta-spark_4.2_2.13:4.4.0",
-    "iceberg": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
-}
+_FORMAT: Final = "parquet"
 _MARK: Final = "_kafka_quota_lake"
 _VERSION: Final = 1
 PARTITION: Final = ("cluster", "day")
@@ -47,7 +42,6 @@ class Lake:
     """A lake in the directory ``path``. It has no open files and can be sent to Spark's workers."""
 
     path: str
-    form: str = PARQUET
 
     @classmethod
     def at(cls, usage: str) -> Self | None:
@@ -58,39 +52,23 @@ class Lake:
         found = json.loads(file_system.read(mark))
         if found["version"] != _VERSION:
             raise UsageError(f"{usage}: is a lake of version {found['version']}; this program reads {_VERSION}")
-        return cls(file_system.absolute(usage.rstrip("/")), found["format"])
+        if found["format"] != _FORMAT:
+            raise UsageError(f"{usage}: is a lake of the format {found['format']}; this program reads {_FORMAT}")
+        return cls(file_system.absolute(usage.rstrip("/")))
 
     @classmethod
-    def opened(cls, path: str, form: str | None) -> Self:
+    def opened(cls, path: str) -> Self:
         """Return the lake in a directory, or the one to ``create`` there.
 
-        Raises UsageError if the lake has another format, or if the directory has files and is no lake.
+        Raises UsageError if the directory has files and is no lake.
         """
         found = cls.at(path)
         if found is not None:
-            if form not in (None, found.form):
-                raise UsageError(f"--format {form}: the lake {path} has the format {found.form}")
             return found
-        lake = cls(file_system.absolute(path.rstrip("/")), form or PARQUET)
+        lake = cls(file_system.absolute(path.rstrip("/")))
         if file_system.exists(lake.path) and set(file_system.names(lake.path)) - {"records", f"{_MARK}.tmp"}:
             raise UsageError(f"--lake {path}: exists and is no lake; name a new directory")
         return lake
-
-    def settings(self) -> dict[str, str]:
-        """Return the Spark settings that the format needs in addition to its jars."""
-        if self.form == "delta":
-            return {
-                "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-                "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            }
-        if self.form == "iceberg":
-            catalog = "spark.sql.catalog.iceberg"
-            return {
-                catalog: "org.apache.iceberg.spark.SparkCatalog",
-                f"{catalog}.type": "hadoop",
-                f"{catalog}.warehouse": self.path,
-            }
-        return {}
 
     def checkpoint(self, usage: str, cluster: str) -> str:
         """Return the checkpoint directory of the job that reads ``usage``, which is the log of ``cluster``."""
@@ -100,20 +78,13 @@ class Lake:
         """Return the directory for the bad lines of a batch."""
         return f"{self.path}/quarantine/cluster={cluster}/job={job}/batch={batch:010}"
 
-    def create(self, spark: SparkSession) -> None:
-        """Create the lake, if it does not exist. Raises UsageError if Spark does not have the jars of its format."""
+    def create(self) -> None:
+        """Create the lake, if it does not exist."""
         if file_system.exists(f"{self.path}/{_MARK}"):
             return
-        if self.form == PARQUET:
-            file_system.make_directory(f"{self.path}/records")
-        else:
-            # Iceberg would divide the rows by partition anew, and lose their order.
-            with silenced(spark), self._with_jars():
-                table = local_frame(spark, [], _STORED).writeTo(self._table).using(self.form)
-                table = table.tableProperty("write.distribution-mode", "none")
-                table.partitionedBy(*map(F.col, PARTITION)).createOrReplace()
+        file_system.make_directory(f"{self.path}/records")
         # The file is renamed, so that it appears only when it is complete.
-        words = json.dumps({"version": _VERSION, "format": self.form}) + "\n"
+        words = json.dumps({"version": _VERSION, "format": _FORMAT}) + "\n"
         file_system.write(f"{self.path}/{_MARK}.tmp", words)
         file_system.rename(f"{self.path}/{_MARK}.tmp", f"{self.path}/{_MARK}")
 
@@ -131,19 +102,12 @@ class Lake:
                 )
             yield
 
-    def stored(self, spark: SparkSession) -> DataFrame:
-        """Return all records of the lake, with the columns ``cluster`` and ``day``."""
-        if self.form == PARQUET:
-            return spark.read.schema(_STORED).parquet(f"{self.path}/records")
-        with self._with_jars():
-            return spark.read.table(self._table)
-
     def records(self, spark: SparkSession, span: TimeSpan = _ALL, cluster: str | None = None) -> DataFrame:
         """Return the records that start within a time span, of one cluster or of all.
 
         Spark reads only the files of these days and this cluster.
         """
-        rows = self.stored(spark)
+        rows = spark.read.schema(_STORED).parquet(f"{self.path}/records")
         if cluster is not None:
             rows = rows.where(F.col("cluster") == cluster)
         if not span.is_all:
@@ -155,8 +119,6 @@ class Lake:
 
         Unlike ``records``, it does not list the directories of the other days, of which there may be thousands.
         """
-        if self.form != PARQUET:
-            return self.stored(spark).where((F.col("cluster") == cluster) & is_in(days))
         paths = [f"{self.path}/records/cluster={cluster}/day={day}" for day in days]
         there = [path for path in paths if file_system.exists(path)]
         return spark.read.schema(RECORD).parquet(*there) if there else None
@@ -167,36 +129,8 @@ class Lake:
         Several jobs may write at once if each has a cluster of its own.
         """
         rows = records.repartitionByRange(*_ORDER).sortWithinPartitions(*_ORDER)
-        if self.form == PARQUET:
-            # Spark adds all temporary files below a directory when it writes there. So each writer has a directory, and
-            # files that a crash has left are deleted.
-            path = f"{self.path}/records/cluster={cluster}"
-            file_system.delete(f"{path}/_temporary")
-            rows.select(*COLUMNS, "day").write.mode("append").partitionBy("day").parquet(path)
-        else:
-            whole = rows.withColumn("cluster", F.lit(cluster))
-            whole.select(*_STORED.fieldNames()).writeTo(self._table).append()
-
-    @property
-    def _table(self) -> str:
-        return f"{self.form}.`{self.path}/records`"
-
-    @contextmanager
-    def _with_jars(self) -> Iterator[None]:
-        try:
-            yield
-        except SPARK_FAULTS as error:
-            raise UsageError(
-                f"the lake {self.path} has the format {self.form}, which needs jars for this version of Spark: add "
-                f"--conf spark.jars.packages={_PACKAGES[self.form]}\n{_cause(error)}"
-            ) from error
-
-
-def _cause(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.startswith((": ", "Caused by: "))]
-    return (lines or [str(error).strip().partition("\n")[0]])[-1].lstrip(": ")
-
-
-def is_in(days: Iterable[str]) -> Column:
-    """Return a column that is true if ``day`` is one of the given days."""
-    return F.col("day").isin(*days)
+        # Spark adds all temporary files below a directory when it writes there. So each writer has a directory, and
+        # files that a crash has left are deleted.
+        path = f"{self.path}/records/cluster={cluster}"
+        file_system.delete(f"{path}/_temporary")
+        rows.select(*COLUMNS, "day").write.mode("append").partitionBy("day").parquet(path)

@@ -64,23 +64,21 @@ def session(
     *,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
-    of_format: Mapping[str, str] | None = None,
     is_quiet: bool = False,
     is_short_lived: bool = False,
 ) -> SparkSession:
     """Return the running Spark session, or start one.
 
     Without ``master``, Spark runs where spark-submit or the environment variable SPARK_REMOTE says, or else on this
-    machine (``local[*]``). ``conf`` overrides the default settings of this module, and ``of_format``, the settings that
-    the format of a lake needs. A Spark Connect server has these settings already. ``is_quiet`` hides the progress bar.
+    machine (``local[*]``). ``conf`` overrides the default settings of this module. ``is_quiet`` hides the progress bar.
     With ``is_short_lived``, Spark on this machine starts sooner, and is slower on a large log. If neither ``master``
-    nor settings are given, a running session keeps its settings, apart from the few that all commands need.
+    nor ``conf`` is given, a running session keeps its settings, apart from the few that all commands need.
     """
     remote = master if master is not None and master.startswith(_REMOTE) else os.environ.get("SPARK_REMOTE")
     if remote is not None and (master is None or master == remote):
         return _connected(remote, _ALWAYS | dict(conf or {}))
     active = SparkSession.getActiveSession()
-    if active is not None and master is None and not (conf or of_format):
+    if active is not None and master is None and not conf:
         for key, value in _ALWAYS.items():
             active.conf.set(key, value)
         return active
@@ -97,7 +95,7 @@ def session(
         if is_short_lived and _JAVA_OPTIONS not in (conf or {}):
             settings[_JAVA_OPTIONS] = f"{_SHORT_LIVED} {class_archive.java_options()}"
     settings["spark.ui.showConsoleProgress"] = str(not is_quiet and sys.stderr.isatty()).lower()
-    settings |= dict(of_format or {}) | dict(conf or {})
+    settings |= dict(conf or {})
     builder = SparkSession.builder.appName("kafka-quota-pipeline").config(map=dict(settings))
     if master is not None:
         builder = builder.master(master)

@@ -41,11 +41,9 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
     If ``--out`` is given and the command succeeds, the results become the directory ``--out`` at the end of the block.
     Otherwise they are deleted.
     """
-    lake = Lake.at(args.usage) if "usage" in args else None
     spark = session(
         master=args.master,
         conf=dict(args.conf),
-        of_format=lake.settings() if lake else None,
         is_short_lived="usage" in args and is_quickly_read(args.usage),
     )
     absolute(args, spark)

@@ -42,14 +42,14 @@ def execute(args: argparse.Namespace) -> int:
     if Lake.at(args.usage) is not None:
         raise UsageError(f"--usage {args.usage}: is a lake; ingest reads the log itself")
     check_apart(args.usage, "--lake", args.lake)
-    lake = Lake.opened(args.lake, args.format)
-    spark = session(master=args.master, conf=dict(args.conf), of_format=lake.settings())
+    lake = Lake.opened(args.lake)
+    spark = session(master=args.master, conf=dict(args.conf))
     absolute(args, spark)
     if not args.usage.startswith("kafka://"):
         words = left_out_of_stream(spark, args.usage)  # it raises UsageError before a lake is created
         if words:
             say(words)
-    lake.create(spark)
+    lake.create()
     rows = parsed(followed(spark, args.usage, kafka=kafka_options_of(args), skips_damage=True), is_placed=True)
     if args.explain:
         explain("records", rows)

@@ -1,5 +1,6 @@
 """A lake is read by day and by cluster. Files of other days and clusters are not opened."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ def scans(plan: Any) -> list[Any]:  # noqa: ANN401  (an object of the JVM)
 
 
 def test_only_files_of_the_days_and_the_cluster_are_read(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake.opened(str(tmp_path / "lake"), None)
-    lake.create(spark)
+    lake = Lake.opened(str(tmp_path / "lake"))
+    lake.create()
     days = [record(at_s=day * DAY_MS // 1_000 + hour * 3_600) for day in range(DAYS) for hour in (0, 23)]
     for cluster in CLUSTERS:
         lake.append(frame(spark, days).coalesce(1).withColumn("day", utc_day()), cluster)
@@ -55,8 +56,8 @@ def test_only_files_of_the_days_and_the_cluster_are_read(spark: SparkSession, tm
 
 @pytest.mark.pipeline
 def test_a_replay_reads_few_records_of_other_clients(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake.opened(str(tmp_path / "lake"), None)
-    lake.create(spark)
+    lake = Lake.opened(str(tmp_path / "lake"))
+    lake.create()
     count, users = 200_000, 50
     one = local_frame(spark, [tuple(record()[name] for name in COLUMNS)], RECORD).drop("user", "start_ms")
     user, start_ms = F.format_string("u%02d", F.col("id") % users), F.lit(START_MS) + F.col("id")
@@ -80,21 +81,22 @@ def test_a_replay_reads_few_records_of_other_clients(spark: SparkSession, tmp_pa
     assert count / users <= int(scan.metrics().apply("numOutputRows").value()) <= 40_000
 
 
-def test_a_lake_is_recognised_and_keeps_its_format(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_lake_is_recognised_and_has_a_version_and_a_format(tmp_path: Path) -> None:
     path = tmp_path / "lake"
-    lake = Lake.opened(f"{path}/", None)
+    lake = Lake.opened(f"{path}/")
     assert Lake.at(str(path)) is None
 
-    lake.create(spark)
+    lake.create()
 
-    assert Lake.at(str(path)) == lake == Lake(str(path), "parquet")
-    assert Lake.opened(str(path), "parquet") == lake
-    with pytest.raises(UsageError, match="has the format parquet"):
-        Lake.opened(str(path), "delta")
+    assert Lake.at(str(path)) == Lake.opened(str(path)) == lake == Lake(str(path))
+    for mark, fault in (({"version": 1, "format": "delta"}, "format delta"), ({"version": 2}, "version 2")):
+        (path / "_kafka_quota_lake").write_text(json.dumps(mark))
+        with pytest.raises(UsageError, match=fault):
+            Lake.at(str(path))
 
 
 def test_a_directory_with_other_files_is_no_lake(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
 
     with pytest.raises(UsageError, match="exists and is no lake"):
-        Lake.opened(str(tmp_path), None)
+        Lake.opened(str(tmp_path))

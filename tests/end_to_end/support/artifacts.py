@@ -37,8 +37,6 @@ _SPARK_CONNECTOR: Final = (
 )
 # It exports the MBeans of the JVM that it is loaded into. Its jar contains all that it needs.
 _JMX_EXPORTER: Final = ("io.prometheus.jmx", "jmx_prometheus_javaagent", "1.0.1")
-# The jars of Delta Lake, for Spark 4.2.
-_DELTA: Final = (("io.delta", "delta-spark_4.2_2.13", "4.4.0"), ("io.delta", "delta-storage", "4.4.0"))
 _ALONE: Final = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _PATIENCE_S: Final = 300
 
@@ -85,11 +83,6 @@ def jmx_exporter() -> Path:
     """Return the jar of Prometheus' JMX exporter, a Java agent. Raises like ``kafka_classpath``."""
     (jar,) = _libraries(f"jmx-exporter-{_JMX_EXPORTER[-1]}", [_JMX_EXPORTER], alone=True).glob("*.jar")
     return jar
-
-
-def delta_lake() -> list[Path]:
-    """Return the jars of Delta Lake. Raises like ``kafka_classpath``."""
-    return sorted(_libraries(f"delta-{_DELTA[0][2]}", _DELTA, alone=True).glob("*.jar"))
 
 
 def _classpath(name: str, wanted: Sequence[_Artifact]) -> str:

@@ -144,8 +144,8 @@ def test_two_jobs_do_not_add_records_of_a_cluster_at_once(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_log(tmp_path / "usage" / "a.jsonl", [record(at_s=0)])
-    lake = Lake.opened(str(tmp_path / "lake"), None)
-    lake.create(spark)
+    lake = Lake.opened(str(tmp_path / "lake"))
+    lake.create()
 
     with lake.alone("orders"):  # as another process
         assert ingest(tmp_path / "usage", tmp_path / "lake", "--cluster", "orders") == 1
