@@ -36,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
             help="a file of client properties for kafka:// (TLS, SASL), as for Kafka's tools",
         )
     spark = parser.add_argument_group("Spark")
-    spark.add_argument(
-        "--master", metavar="URL", help="where Spark runs, such as local[2], spark://HOST:7077 or sc://HOST:15002"
-    )
+    spark.add_argument("--master", metavar="URL", help="where Spark runs, such as local[2] or spark://HOST:7077")
     spark.add_argument(
         "--conf",
         action="append",
@@ -47,7 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         metavar="KEY=VALUE",
         help="a Spark setting; may be repeated",
     )
-    spark.add_argument("--explain", action="store_true", help="print the plan of each table before it runs (stderr)")
 
 
 def _out(parser: argparse.ArgumentParser) -> None:

@@ -39,7 +39,7 @@ _ORDER: Final = ("day", "kind", "user", "client_id", "start_ms")
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """A lake in the directory ``path``. It has no open files and can be sent to Spark's workers."""
+    """A lake in the directory ``path``."""
 
     path: str
 

@@ -23,10 +23,7 @@ _NOT_IDENTITY: Final = tuple(name for name in COLUMNS if name not in IDENTITY)
 
 
 def batch_writer(lake: Lake, cluster: str, job: str) -> Callable[[DataFrame, int], None]:
-    """Return a function for ``foreachBatch``, which gets the rows of ``parsing.parsed`` with the place of each line.
-
-    The function has no state, since it runs in another process under Spark Connect.
-    """
+    """Return a function for ``foreachBatch``, which gets the rows of ``parsing.parsed`` with the place of each line."""
 
     def write(rows: DataFrame, batch: int) -> None:
         # Each of the next steps would read and parse the lines again.

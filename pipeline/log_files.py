@@ -226,10 +226,8 @@ def listed(spark: SparkSession, usage: str) -> DataFrame:
     Raises UsageError if ``usage``, which is the path of the log, does not exist.
     """
     try:
-        found = _reader(spark, "binaryFile", ()).load(usage)
-        _ = found.schema  # Spark Connect looks for the path only now
+        return _reader(spark, "binaryFile", ()).load(usage)
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             raise UsageError(f"--usage {usage}: there is no such file or directory") from error
         raise
-    return found

@@ -1,7 +1,6 @@
 """Starts the Spark session.
 
-The same code runs on a laptop, on a cluster with ``--master``, under ``spark-submit``, and as a client of a Spark
-Connect server (``--master sc://HOST:PORT``). Such a client has no JVM, and its package pyspark-client no py4j.
+The same code runs on a laptop, on a cluster with ``--master``, and under ``spark-submit``.
 """
 
 import os
@@ -11,17 +10,10 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 import pandas as pd
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
-
-from kafka_quota_proxy.pipeline import class_archive
-from kafka_quota_proxy.pipeline.errors import PipelineError
-
-try:
-    from py4j.protocol import Py4JError, Py4JJavaError
-except ModuleNotFoundError:
-    Py4JError = Py4JJavaError = PySparkException
 
 # What is raised if Spark cannot carry out a step, and if the JVM of this process has ended.
 SPARK_FAULTS: Final = (PySparkException, Py4JJavaError)
@@ -43,7 +35,6 @@ _LOCAL: Final = {
     "spark.sql.shuffle.partitions": "64",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
 }
-_REMOTE: Final = "sc://"
 # With few records, a command spends most of its time on planning, on compiling plans and on starting tasks. Without
 # adaptive execution, a query with several shuffles is one job.
 _SMALL_RECORDS: Final = 200_000
@@ -52,8 +43,7 @@ _SMALL: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
 }
-# A process that lives for seconds would spend most of its time on loading classes, and on optimising code that it
-# hardly runs again.
+# A process that lives for seconds would spend much of its time on optimising code that it hardly runs again.
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Spark's messages below the level ERROR do not help a user.
@@ -69,14 +59,10 @@ def session(
 ) -> SparkSession:
     """Return the running Spark session, or start one.
 
-    Without ``master``, Spark runs where spark-submit or the environment variable SPARK_REMOTE says, or else on this
-    machine (``local[*]``). ``conf`` overrides the default settings of this module. ``is_quiet`` hides the progress bar.
-    With ``is_short_lived``, Spark on this machine starts sooner, and is slower on a large log. If neither ``master``
+    Without ``master``, Spark runs where spark-submit says, or else on this machine (``local[*]``). ``conf`` overrides
+    the default settings of this module. ``is_quiet`` hides the progress bar. With ``is_short_lived``, Spark on this machine starts sooner, and is slower on a large log. If neither ``master``
     nor ``conf`` is given, a running session keeps its settings, apart from the few that all commands need.
     """
-    remote = master if master is not None and master.startswith(_REMOTE) else os.environ.get("SPARK_REMOTE")
-    if remote is not None and (master is None or master == remote):
-        return _connected(remote, _ALWAYS | dict(conf or {}))
     active = SparkSession.getActiveSession()
     if active is not None and master is None and not conf:
         for key, value in _ALWAYS.items():
@@ -93,7 +79,7 @@ def session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOCAL
         if is_short_lived and _JAVA_OPTIONS not in (conf or {}):
-            settings[_JAVA_OPTIONS] = f"{_SHORT_LIVED} {class_archive.java_options()}"
+            settings[_JAVA_OPTIONS] = _SHORT_LIVED
     settings["spark.ui.showConsoleProgress"] = str(not is_quiet and sys.stderr.isatty()).lower()
     settings |= dict(conf or {})
     builder = SparkSession.builder.appName("kafka-quota-pipeline").config(map=dict(settings))
@@ -104,28 +90,9 @@ def session(
     return spark
 
 
-def _connected(remote: str, conf: Mapping[str, str]) -> SparkSession:
-    """Return a session of a Spark Connect server. Raises PipelineError if the server does not answer."""
-    try:
-        spark: SparkSession = SparkSession.builder.remote(remote).getOrCreate()
-        for key, value in conf.items():
-            spark.conf.set(key, value)
-    except ImportError as error:
-        raise PipelineError(f"{remote} needs the packages of the extra connect: {error}") from error
-    except PySparkException as error:
-        raise PipelineError(f"{remote}: {str(error).strip().partition(chr(10))[0]}") from error
-    return spark
-
-
-def is_remote(spark: SparkSession) -> bool:
-    """Return whether a session belongs to a Spark Connect server."""
-    return type(spark).__module__.startswith("pyspark.sql.connect.")
-
-
 def log_level(spark: SparkSession, level: str) -> None:
-    """Set which messages Spark writes to stderr. A Spark Connect server has a log of its own."""
-    if not is_remote(spark):
-        spark.sparkContext.setLogLevel(level)
+    """Set which messages Spark writes to stderr."""
+    spark.sparkContext.setLogLevel(level)
 
 
 def local_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str | StructType) -> DataFrame:

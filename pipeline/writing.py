@@ -6,11 +6,11 @@ A command writes to a staging directory next to ``--out``, which is renamed when
 import csv
 import io
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.staging import staged_directory
@@ -22,13 +22,9 @@ _CSV: Final[dict[str, Any]] = {
 
 
 class Output:
-    """Writes the results of one command as tables and texts to the directory ``staging``.
+    """Writes the results of one command as tables and texts to the directory ``staging``."""
 
-    ``explain`` is called with the name and the rows of each table before the table is written.
-    """
-
-    def __init__(self, spark: SparkSession, staging: str, explain: Callable[[str, DataFrame], None] | None) -> None:
-        self._explain = explain
+    def __init__(self, staging: str) -> None:
         self.path = staging
         # For tables that are read more than once. It is removed before the results appear.
         self.scratch = f"{staging}/_scratch"
@@ -73,8 +69,6 @@ class Output:
         file_system.write(f"{self.path}/{name}", text)
 
     def _write(self, path: str, frame: DataFrame, partitions: Sequence[str], form: str, files: int | None) -> None:
-        if self._explain is not None:
-            self._explain(path.removeprefix(self.path), frame)
         writer = (frame if files is None else frame.coalesce(files)).write.mode("error").partitionBy(*partitions)
         match form:
             case "parquet":
@@ -90,21 +84,19 @@ class Output:
 
 
 @contextmanager
-def passing(spark: SparkSession, *, explain: Callable[[str, DataFrame], None] | None = None) -> Iterator[Output]:
+def passing() -> Iterator[Output]:
     """Yield an ``Output`` in a temporary directory that is deleted at the end, for a command that only prints."""
     path = tempfile.mkdtemp(prefix="kafka-quota-pipeline-")
     try:
-        yield Output(spark, path, explain)
+        yield Output(path)
     finally:
         file_system.delete(path)
 
 
 @contextmanager
-def staged(
-    spark: SparkSession, out: str, *, explain: Callable[[str, DataFrame], None] | None = None, is_log: bool = False
-) -> Iterator[Output]:
+def staged(out: str, *, is_log: bool = False) -> Iterator[Output]:
     """Yield an ``Output`` whose directory becomes ``out`` if the block succeeds (see ``staging``)."""
     with staged_directory(out, is_log=is_log) as staging:
-        output = Output(spark, staging, explain)
+        output = Output(staging)
         yield output
         file_system.delete(output.scratch)

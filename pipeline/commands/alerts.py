@@ -25,8 +25,6 @@ from kafka_quota_proxy.pipeline.checkpoint import Quarantine, bad_lines, job_of,
 from kafka_quota_proxy.pipeline.commands.execution import (
     cause_of,
     check_cluster,
-    check_own_process,
-    explain,
     kafka_options_of,
     line_counts,
     say,
@@ -66,7 +64,6 @@ def execute(args: argparse.Namespace) -> int:
         args.late = _LATE_MS + (0 if args.usage.startswith("kafka://") else UsageFiles(directory="").rotate_interval_ms)
     conf = {_PARTITIONS: str(args.partitions)} | _STORES[args.state_store] | dict(args.conf)
     spark = session(master=args.master, conf=conf)
-    check_own_process(spark, "alerts")
     # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.
     log_level(spark, "FATAL")
     kafka = kafka_options_of(args)
@@ -78,8 +75,6 @@ def execute(args: argparse.Namespace) -> int:
     quarantine = Quarantine(f"{args.checkpoint.rstrip('/')}/quarantine") if args.checkpoint else None
     stream = _Stream(delivery, quarantine, _BatchCounts(delay_ms(window_ms=args.window, late_ms=args.late)))
     frame = encoded(_found(lines, args))
-    if args.explain:
-        explain("alerts", frame)
     with stop_requested() as end:
         writer = frame.writeStream.foreachBatch(stream.deliver)
         if args.checkpoint is not None:

@@ -1,31 +1,27 @@
 """Provides what all commands share: starting Spark, writing results, reading the usage log, and progress on stderr."""
 
 import argparse
-import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Event
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Final
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.kafka_config import kafka_options
 from kafka_quota_proxy.pipeline.lake import Lake
-from kafka_quota_proxy.pipeline.session import fit, fitted, is_remote, session
+from kafka_quota_proxy.pipeline.session import fit, fitted, session
 from kafka_quota_proxy.pipeline.time_span import TimeSpan
 from kafka_quota_proxy.pipeline.usage_reader import Usage, read, stored_usage
 from kafka_quota_proxy.pipeline.writing import Output, passing, staged
-
-if TYPE_CHECKING:  # it needs the packages of the extra connect
-    from pyspark.sql.connect.shell.progress import ProgressHandler
 
 _REPORT_EVERY_S: Final = 10.0
 # The largest log, as JSON Lines, of which a command needs seconds. Compressed files have these factors.
@@ -46,9 +42,7 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
         conf=dict(args.conf),
         is_short_lived="usage" in args and is_quickly_read(args.usage),
     )
-    absolute(args, spark)
-    plans, is_log = explain if args.explain else None, args.command == "simulate"
-    place = passing(spark, explain=plans) if args.out is None else staged(spark, args.out, explain=plans, is_log=is_log)
+    place = passing() if args.out is None else staged(args.out, is_log=args.command == "simulate")
     with fitted(spark), place as output, progress_lines(spark):
         yield spark, output
 
@@ -61,16 +55,6 @@ def is_quickly_read(usage: str) -> bool:
         if total > QUICK_BYTES:
             return False
     return total > 0
-
-
-def absolute(args: argparse.Namespace, spark: SparkSession) -> None:
-    """Make the paths of the arguments absolute, if Spark is a server with a working directory of its own."""
-    if not is_remote(spark):
-        return
-    for name in ("usage", "out"):
-        path = getattr(args, name, None)
-        if path is not None and not path.startswith("kafka://"):
-            setattr(args, name, file_system.absolute(path))
 
 
 def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output, *, span: TimeSpan | None = None) -> Usage:
@@ -135,70 +119,23 @@ def progress_lines(spark: SparkSession, *, every_s: float = _REPORT_EVERY_S) -> 
         return
     ended = threading.Event()
 
-    def report(tasks_of_step: Callable[[], tuple[int, int]]) -> None:
-        last = ""
+    def report() -> None:
+        last, tracker = "", spark.sparkContext.statusTracker()
         while not ended.wait(every_s):
-            done, tasks = tasks_of_step()
+            stages = [stage for at in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(at)) is not None]
+            done, tasks = sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages)
             words = f"  {done} of {tasks} tasks of this step are done"
             if tasks and words != last:
                 say(words)
                 last = words
 
-    with _tasks(spark) as tasks_of_step:
-        thread = threading.Thread(target=report, args=(tasks_of_step,), daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-
-
-@contextmanager
-def _tasks(spark: SparkSession) -> Iterator[Callable[[], tuple[int, int]]]:
-    """Yield a function that returns the numbers of completed and of all tasks of the current step."""
-    if not is_remote(spark):
-        tracker = spark.sparkContext.statusTracker()
-
-        def counted() -> tuple[int, int]:
-            stages = [stage for at in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(at)) is not None]
-            return sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages)
-
-        yield counted
-        return
-    last = (0, 0)
-
-    def take(*, stages: Any, done: bool, **_: Any) -> None:  # noqa: ANN401  (PySpark's own types)
-        nonlocal last
-        running = [] if done else [one for one in stages or () if not one.done]
-        last = sum(one.num_completed_tasks for one in running), sum(one.num_tasks for one in running)
-
-    handler = cast("ProgressHandler", take)
-    spark.registerProgressHandler(handler)
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
     try:
-        yield lambda: last
+        yield
     finally:
-        spark.removeProgressHandler(handler)
-
-
-def check_own_process(spark: SparkSession, command: str) -> None:
-    """Check that the batches of a stream run in this process, in which the command keeps what it knows.
-
-    Raises UsageError if the session is one of a Spark Connect server, which runs them in a process of its own.
-    """
-    if is_remote(spark):
-        raise UsageError(
-            f"{command} does not run with Spark Connect: its batches need this process; use spark-submit, or --master "
-            "local[2] or spark://…"
-        )
-
-
-def explain(name: str, frame: DataFrame) -> None:
-    """Print the execution plan of a table to stderr."""
-    # DataFrame.explain prints to stdout, where the results go.
-    with contextlib.redirect_stdout(sys.stderr):
-        sys.stdout.write(f"== {name.strip('/')} ==\n")
-        frame.explain("formatted")
+        ended.set()
+        thread.join()
 
 
 def cause_of(error: StreamingQueryException) -> str:
@@ -215,16 +152,6 @@ def line_counts() -> list[Column]:
     words = F.concat_ws(": ", F.concat_ws(" at ", "source", "position"), "fault")
     bad_one = F.max(F.when(F.col("fault").isNotNull(), words))
     return [F.count("*").alias("lines"), F.count("fault").alias("bad"), bad_one.alias("bad_one")]
-
-
-def observed(progress: Any, name: str) -> Mapping[str, Any] | None:  # noqa: ANN401  (PySpark's, without types)
-    """Return what ``DataFrame.observe`` has counted in a batch of a stream, or None if it has counted nothing."""
-    row = progress["observedMetrics"].get(name)
-    if row is None:
-        return None
-    if "schema" in row:  # the form of Spark Connect
-        return dict(zip((field["name"] for field in row["schema"]["fields"]), row["values"], strict=True))
-    return dict(row.asDict())
 
 
 @contextmanager

@@ -17,12 +17,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.checkpoint import job_of, spark_part
 from kafka_quota_proxy.pipeline.commands.execution import (
-    absolute,
     cause_of,
-    explain,
     kafka_options_of,
     line_counts,
-    observed,
     say,
     stop_requested,
 )
@@ -44,15 +41,12 @@ def execute(args: argparse.Namespace) -> int:
     check_apart(args.usage, "--lake", args.lake)
     lake = Lake.opened(args.lake)
     spark = session(master=args.master, conf=dict(args.conf))
-    absolute(args, spark)
     if not args.usage.startswith("kafka://"):
         words = left_out_of_stream(spark, args.usage)  # it raises UsageError before a lake is created
         if words:
             say(words)
     lake.create()
     rows = parsed(followed(spark, args.usage, kafka=kafka_options_of(args), skips_damage=True), is_placed=True)
-    if args.explain:
-        explain("records", rows)
     # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.
     log_level(spark, "FATAL")
     place = _place(args.usage)
@@ -98,7 +92,7 @@ class _Counts:
                 self._add(progress)
 
     def _add(self, progress: Any) -> None:  # noqa: ANN401  (PySpark's, without types)
-        read = observed(progress, "read")
+        read = progress["observedMetrics"].get("read")
         if read is not None and read["lines"]:
             batch = _Counts(read["lines"], read["bad"], read["bad_one"])
             say(batch.words(f"batch {progress['batchId']}"))

@@ -43,4 +43,4 @@ def output(spark: SparkSession, tmp_path: Path) -> Output:
     """Return an output that leaves its results in a scratch directory."""
     directory = tmp_path / "output"
     directory.mkdir()
-    return Output(spark, str(directory), None)
+    return Output(str(directory))

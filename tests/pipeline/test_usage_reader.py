@@ -250,10 +250,10 @@ def test_results_below_the_log_are_skipped_but_a_simulated_log_is_read(
 ) -> None:
     log = tmp_path / "log"
     write_log(log / "a.jsonl", [record()])
-    with staged(spark, str(log / "plan [1]")) as results:
+    with staged(str(log / "plan [1]")) as results:
         results.table("buckets", spark.range(3))
         results.table("quarantine", spark.range(3), form="json")
-    with staged(spark, str(log / "more"), is_log=True) as results:
+    with staged(str(log / "more"), is_log=True) as results:
         results.table("days", frame(spark, [record(at_s=1)]))
 
     usage = read(spark, f"{log}{place}", output)
@@ -265,11 +265,11 @@ def test_results_below_the_log_are_skipped_but_a_simulated_log_is_read(
 
 @pytest.mark.kafka
 def test_a_named_file_is_read_even_inside_results(spark: SparkSession, output: Output, tmp_path: Path) -> None:
-    with staged(spark, str(tmp_path / "plan")) as results:
+    with staged(str(tmp_path / "plan")) as results:
         results.table("records", frame(spark, [record()]))
 
     assert counts(read(spark, str(tmp_path / "plan" / "records"), output)) == (1, 0, 0, 0)
-    assert counts(read(spark, str(tmp_path / "plan"), Output(spark, str(tmp_path / "other"), None))) == (1, 0, 0, 0)
+    assert counts(read(spark, str(tmp_path / "plan"), Output(str(tmp_path / "other")))) == (1, 0, 0, 0)
 
 
 @pytest.mark.kafka

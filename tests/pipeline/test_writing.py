@@ -19,7 +19,7 @@ def files(directory: Path) -> list[str]:
 def test_results_appear_at_the_end_and_scratch_goes(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
-    with staged(spark, str(out)) as output:
+    with staged(str(out)) as output:
         output.table("numbers", spark.range(3), form="csv")
         kept = output.keep("kept", spark.range(5))
         assert kept.count() == 5
@@ -34,11 +34,11 @@ def test_results_appear_at_the_end_and_scratch_goes(spark: SparkSession, tmp_pat
 
 def test_a_failure_keeps_the_last_results(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with staged(spark, str(out)) as output:
+    with staged(str(out)) as output:
         output.text("note.txt", "first")
 
     def fail() -> None:
-        with staged(spark, str(out)) as output:
+        with staged(str(out)) as output:
             output.text("note.txt", "second")
             raise ZeroDivisionError
 
@@ -52,7 +52,7 @@ def test_a_failure_keeps_the_last_results(spark: SparkSession, tmp_path: Path) -
 def test_a_second_run_replaces_all_of_the_first(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
     for name in ("first", "second"):
-        with staged(spark, str(out)) as output:
+        with staged(str(out)) as output:
             output.text(name, name)
 
     assert files(out) == ["second"]
@@ -75,7 +75,7 @@ def test_a_failed_rename_keeps_the_last_results(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    with staged(spark, str(out)) as output:
+    with staged(str(out)) as output:
         output.text("note.txt", "first")
     rename = file_system.rename
 
@@ -86,7 +86,7 @@ def test_a_failed_rename_keeps_the_last_results(
 
     monkeypatch.setattr(file_system, "rename", full)
 
-    with pytest.raises(OSError, match="no space left"), staged(spark, str(out)) as output:
+    with pytest.raises(OSError, match="no space left"), staged(str(out)) as output:
         output.text("note.txt", "second")
 
     assert (out / "note.txt").read_text(encoding="utf-8") == "first"
@@ -95,12 +95,12 @@ def test_a_failed_rename_keeps_the_last_results(
 
 def test_results_moved_aside_by_a_killed_run_are_restored(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    with staged(spark, str(out)) as output:
+    with staged(str(out)) as output:
         output.text("note.txt", "first")
     out.rename(tmp_path / ".out.previous")
 
     def fail() -> None:
-        with staged(spark, str(out)):
+        with staged(str(out)):
             assert (out / "note.txt").read_text(encoding="utf-8") == "first"
             raise ZeroDivisionError
 
@@ -114,28 +114,17 @@ def test_results_moved_aside_by_a_killed_run_are_restored(spark: SparkSession, t
 def test_a_directory_of_other_files_is_not_replaced(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("three years", encoding="utf-8")
 
-    with pytest.raises(UsageError, match="was not written by this program"), staged(spark, str(tmp_path)):
+    with pytest.raises(UsageError, match="was not written by this program"), staged(str(tmp_path)):
         pytest.fail("it must not begin")
 
     assert files(tmp_path) == ["thesis.tex"]
 
 
 def test_an_empty_directory_is_taken(spark: SparkSession, tmp_path: Path) -> None:
-    with staged(spark, f"{tmp_path}/") as output:
+    with staged(f"{tmp_path}/") as output:
         output.text("note.txt", "")
 
     assert files(tmp_path) == ["note.txt"]
-
-
-def test_a_plan_is_shown_before_it_runs(spark: SparkSession, tmp_path: Path) -> None:
-    shown = []
-
-    with staged(
-        spark, str(tmp_path / "out"), explain=lambda name, frame: shown.append((name, frame.columns))
-    ) as output:
-        output.table("numbers", spark.range(3))
-
-    assert shown == [("/numbers", ["id"])]
 
 
 def test_a_name_with_quotes_and_commas_is_read_back_by_any_reader_of_csv(spark: SparkSession, output: Output) -> None:
