@@ -216,15 +216,6 @@ def _alerts(parser: argparse.ArgumentParser) -> None:
         "--every", type=_duration, default=10_000, metavar="TIME", help="the time between two batches (10s)"
     )
     parser.add_argument("--once", action="store_true", help="read the existing records, then end")
-    parser.add_argument(
-        "--partitions", type=_count, default=4, metavar="N", help="the parts of the stream's state, for a cluster (4)"
-    )
-    parser.add_argument(
-        "--state-store",
-        choices=("memory", "rocksdb"),
-        default="memory",
-        help="where executors keep the state: on the heap, or in RocksDB, for millions of buckets (memory)",
-    )
 
 
 def _ingest(parser: argparse.ArgumentParser) -> None:

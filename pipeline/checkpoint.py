@@ -22,8 +22,6 @@ from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
 
 _FILE: Final = "job.json"
-# The settings of jobs that began before these were arguments.
-_OF_OLD_JOBS: Final = {"--partitions": "4", "--state-store": "memory"}
 # Texts are cut at 4,000 characters. So at most 40 MB are kept, or four times as much in non-Latin scripts.
 LINES: Final = 100
 BATCHES: Final = 100
@@ -50,7 +48,7 @@ def job_of(checkpoint: str, settings: Mapping[str, str]) -> str:
         file_system.rename(f"{path}.tmp", path)
     job = json.loads(file_system.read(path))
     for name, value in settings.items():
-        begun_with = job["settings"].get(name, _OF_OLD_JOBS.get(name))
+        begun_with = job["settings"].get(name)
         if begun_with != value:
             raise UsageError(
                 f"--checkpoint {checkpoint}: belongs to {name} {begun_with}; "

@@ -60,8 +60,9 @@ def session(
     """Return the running Spark session, or start one.
 
     Without ``master``, Spark runs where spark-submit says, or else on this machine (``local[*]``). ``conf`` overrides
-    the default settings of this module. ``is_quiet`` hides the progress bar. With ``is_short_lived``, Spark on this machine starts sooner, and is slower on a large log. If neither ``master``
-    nor ``conf`` is given, a running session keeps its settings, apart from the few that all commands need.
+    the default settings of this module. ``is_quiet`` hides the progress bar. With ``is_short_lived``, Spark on this
+    machine starts sooner, and is slower on a large log. If neither ``master`` nor ``conf`` is given, a running session
+    keeps its settings, apart from the few that all commands need.
     """
     active = SparkSession.getActiveSession()
     if active is not None and master is None and not conf:

@@ -8,8 +8,7 @@ checkpoint.
 import argparse
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_quota_proxy.config.model import UsageFiles
-from kafka_quota_proxy.pipeline.alerts import alerts, delay_ms, encoded, marked_ahead, once
+from kafka_quota_proxy.pipeline.alerts import alerts, encoded, marked_ahead, once
 from kafka_quota_proxy.pipeline.checkpoint import Quarantine, bad_lines, job_of, spark_part
 from kafka_quota_proxy.pipeline.commands.execution import (
     cause_of,
@@ -35,23 +34,14 @@ from kafka_quota_proxy.pipeline.delivery import Delivery, FileDelivery, PrintDel
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.kafka_source import topic
 from kafka_quota_proxy.pipeline.lake import Lake
-from kafka_quota_proxy.pipeline.late_records import LateRecords, records_by_window
 from kafka_quota_proxy.pipeline.log_files import left_out_of_stream
 from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.session import GATEWAY_GONE, log_level, session
 from kafka_quota_proxy.pipeline.usage_reader import check_apart, followed
 
 # Each partition of the state writes a file or two per batch, and a bucket has a few hundred bytes. So on one machine,
-# more partitions would cost more than they help. Neither setting can change after the job has begun.
-_PARTITIONS: Final = "spark.sql.shuffle.partitions"
-_STORES: Final = {
-    "memory": {},
-    "rocksdb": {
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        )
-    },
-}
+# more partitions would cost more than they help. A checkpoint keeps this setting.
+_STATE: Final = {"spark.sql.shuffle.partitions": "4"}
 _POLL_S: Final = 0.5
 _LATE_MS: Final = 120_000
 
@@ -62,8 +52,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.late is None:
         # A proxy shows the records of a file when the file is complete.
         args.late = _LATE_MS + (0 if args.usage.startswith("kafka://") else UsageFiles(directory="").rotate_interval_ms)
-    conf = {_PARTITIONS: str(args.partitions)} | _STORES[args.state_store] | dict(args.conf)
-    spark = session(master=args.master, conf=conf)
+    spark = session(master=args.master, conf=_STATE | dict(args.conf))
     # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.
     log_level(spark, "FATAL")
     kafka = kafka_options_of(args)
@@ -73,7 +62,7 @@ def execute(args: argparse.Namespace) -> int:
     lines = _lines(spark, args, kafka)
     delivery = _delivery(spark, args, kafka)
     quarantine = Quarantine(f"{args.checkpoint.rstrip('/')}/quarantine") if args.checkpoint else None
-    stream = _Stream(delivery, quarantine, _BatchCounts(delay_ms(window_ms=args.window, late_ms=args.late)))
+    stream = _Stream(delivery, quarantine, _BatchCounts())
     frame = encoded(_found(lines, args))
     with stop_requested() as end:
         writer = frame.writeStream.foreachBatch(stream.deliver)
@@ -127,8 +116,7 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
 
     place = {"--to": name(args.to)} if args.to else {"--out": name(args.out)}
     times = {"--window": f"{args.window}ms", "--late": f"{args.late}ms"}
-    state = {"--partitions": str(args.partitions), "--state-store": args.state_store}
-    return {"--usage": name(args.usage), **place, **times, **state}
+    return {"--usage": name(args.usage), **place, **times}
 
 
 def _delivery(spark: SparkSession, args: argparse.Namespace, kafka: Mapping[str, str]) -> Delivery:
@@ -146,7 +134,6 @@ def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
         bad_lines().alias("bad_lines"),
         F.count_if("is_ahead").alias("ahead"),
         F.max(F.when(F.col("is_ahead"), F.col("proxy"))).alias("ahead_one"),
-        records_by_window(args.window).alias("by_window"),
     )
     wanted = rows.where("fault IS NULL AND NOT is_ahead").where(span_of(args).starts_within())
     records = once(wanted, window_ms=args.window, late_ms=args.late)
@@ -156,20 +143,16 @@ def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
 
 @dataclass(slots=True)
 class _BatchCounts:
-    """Counts the lines and alerts of batches. Lines that were left out are also counted by reason.
+    """Counts the lines and alerts of batches. Lines that were left out are also counted by reason."""
 
-    ``delay_ms`` is how far the watermark is behind the newest record.
-    """
-
-    delay_ms: int
     lines: int = 0
     alerts: int = 0
     bad: int = 0
     ahead: int = 0
     twice: int = 0
+    late: int = 0
     bad_one: str | None = None
     ahead_one: str | None = None
-    late: LateRecords = field(default_factory=LateRecords)
 
     def add(self, progress: Any) -> None:  # noqa: ANN401  (PySpark's, without types)
         """Add the counts of a batch, which Spark's progress report contains."""
@@ -186,22 +169,18 @@ class _BatchCounts:
         for operator in progress["stateOperators"]:
             # The window operator that follows counts groups, and never drops a row that this operator passes.
             if operator["operatorName"] == "dedupe":
-                dropped = operator["numRowsDroppedByWatermark"]
-                seen = observed["read"]["by_window"] if "read" in observed else ()
-                watermark = datetime.fromisoformat(progress["eventTime"]["watermark"])
-                newest_ms = round(watermark.timestamp() * 1_000) + self.delay_ms
-                self.late.add(LateRecords.of_batch(seen, dropped=dropped, newest_ms=newest_ms))
+                self.late += operator["numRowsDroppedByWatermark"]
                 self.twice += operator["customMetrics"].get("numDroppedDuplicateRows", 0)
 
     def words(self, when: str) -> str:
         """Return the counts as a line of text that begins with ``when``."""
         left_out = [
+            (self.late, "too late (a longer --late keeps more)"),
             (self.twice, "more than once"),
             (self.ahead, f"from the future (look at the clock of {self.ahead_one})"),
             (self.bad, f"bad, such as {self.bad_one}"),
         ]
-        parts = [self.late.words()] if self.late.count else []
-        parts += [f"{count:,} {what}" for count, what in left_out if count]
+        parts = [f"{count:,} {what}" for count, what in left_out if count]
         said = f"{when}: {self.lines:,} lines, {self.alerts:,} alerts"
         return f"{said}; left out: {', '.join(parts)}" if parts else said
 
@@ -260,7 +239,7 @@ class _Stream:
         # Spark keeps the last hundred progress reports, which are more than arrive between two calls.
         for progress in query.recentProgress:
             if progress["timestamp"] > self._reported_until:
-                batch = _BatchCounts(self.counts.delay_ms)
+                batch = _BatchCounts()
                 batch.add(progress)
                 self.counts.add(progress)
                 if self._quarantine is not None and batch.bad:

@@ -34,15 +34,6 @@ def test_settings_of_a_job_must_not_change(tmp_path: Path) -> None:
         job_of(f"{tmp_path}/a", {"--window": "2000ms"})
 
 
-def test_a_job_without_settings_of_its_state_has_their_defaults(tmp_path: Path) -> None:
-    job = job_of(f"{tmp_path}/a", {"--window": "1000ms"})
-    defaults = {"--window": "1000ms", "--partitions": "4", "--state-store": "memory"}
-
-    assert job_of(f"{tmp_path}/a", defaults) == job
-    with pytest.raises(UsageError, match="belongs to --partitions 4; for --partitions 8"):
-        job_of(f"{tmp_path}/a", defaults | {"--partitions": "8"})
-
-
 def test_a_directory_of_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("three years", encoding="utf-8")
 
