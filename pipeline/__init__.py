@@ -6,9 +6,9 @@
 * ``usage_reader``     reads the log, with ``log_files`` and ``kafka_source``; ``file_integrity`` finds broken files
 * ``lake``             is a table of records by day, which ``lake_batch`` fills
 * ``time_span``        says which part of a log a command reads
-* ``client_metrics``   recognises Kafka's own client metrics; ``prometheus_answer`` reads samples of them,
-                       ``rate_samples`` makes records of samples, ``imported_log`` writes the records,
-                       ``prometheus_api`` asks a server, and ``resolution`` says what imported records cannot tell
+* ``client_metrics``   recognises Kafka's own client metrics; ``prometheus_api`` asks a server for samples of them,
+                       ``rate_samples`` makes records of samples, ``imported_log`` writes the records, and
+                       ``resolution`` says what imported records cannot tell
 * ``writing``          writes tables; ``staging`` lets results appear complete; ``file_system`` renames and deletes
 * ``kafka_config``     reads the client configuration for Kafka topics
 * ``delivery``         writes alerts; ``checkpoint`` keeps the settings of a stream and its bad lines
