@@ -38,14 +38,14 @@ FROM ranked GROUP BY ALL
 
 
 def _spark(path: str) -> Callable[[], Found]:
-    session, rollup, capacity = (
-        importlib.import_module(f"kafka_quota_proxy.pipeline.{name}") for name in ("session", "rollup", "capacity")
+    session, capacity = (
+        importlib.import_module(f"kafka_quota_proxy.pipeline.{name}") for name in ("session", "capacity")
     )
     spark = session.session(is_quiet=True)
     spark.range(1).count()
 
     def query() -> Found:
-        rates = rollup.rates(rollup.byte_usage(spark.read.parquet(path)))
+        rates = capacity.rates(capacity.byte_usage(spark.read.parquet(path)))
         columns = (*_BUCKET, "peak", "median", "percentile")
         return _found(tuple(row) for row in capacity.percentiles(rates, PERCENTILE).select(*columns).collect())
 

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from kafka_quota_proxy.pipeline.arrivals import NeighbourRates
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
-from kafka_quota_proxy.pipeline.neighbour_rates import NeighbourRates
 from kafka_quota_proxy.pipeline.record import CANDIDATE_BUCKET
 from kafka_quota_proxy.pipeline.replay import Replay
 from kafka_quota_proxy.proxy.quota.entity import RuleTable

@@ -5,29 +5,42 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quota_proxy.pipeline.capacity import Suggestion
-from kafka_quota_proxy.pipeline.entity_table import Column, Line, entity_table
 from kafka_quota_proxy.pipeline.growth import YEAR, Reach, Trend, limit_reached
 from kafka_quota_proxy.pipeline.limit_search import Bounds
 from kafka_quota_proxy.pipeline.local_hours import quietest_run
 from kafka_quota_proxy.pipeline.plots import Load, heat_map, loads, rate_over_time
 from kafka_quota_proxy.pipeline.quota_comparison import LOOSE_FACTOR, UNUSED, InForce, Unused
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
-from kafka_quota_proxy.pipeline.report import Section, duration, figure, keys, page, plots, rate, share, table
+from kafka_quota_proxy.pipeline.report import (
+    Column,
+    Line,
+    Section,
+    duration,
+    entity_table,
+    figure,
+    keys,
+    page,
+    plots,
+    rate,
+    share,
+    table,
+)
 from kafka_quota_proxy.pipeline.report_sections import (
     MOST_BARS,
     MOST_ROWS,
     TEAM,
+    Brokers,
     Entity,
     Row,
+    Use,
     named,
     replays_of,
     state_facts,
     teams_section,
+    verdict,
     waits,
     worst_facts,
 )
-from kafka_quota_proxy.pipeline.teams import Use
-from kafka_quota_proxy.pipeline.verdict import Brokers, verdict
 
 _HOUR_MS: Final = 3_600_000
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -6,18 +6,47 @@ only a user, which takes precedence over a line with only a client-id. Bytes tha
 ``(nobody)``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from kafka_quota_proxy.pipeline.prices import Prices, cost
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS, ENTITY, start_of
 from kafka_quota_proxy.pipeline.session import local_frame
+
+_PRICED_BYTES: Final = 10**9
+_SMALLEST: Final = Decimal("0.0001")
+MOST_PRICE: Final = 10**12
+
+
+class Tier(NamedTuple):
+    """The price of 10^9 bytes, up to ``up_to_bytes`` bytes of an owner. The last tier has no end."""
+
+    up_to_bytes: int | None
+    price: Decimal
+
+
+Prices = Mapping[str, Sequence[Tier]]  # by kind; the tiers are in the order of their ends
+
+
+def flat(price: Decimal) -> Prices:
+    """Return prices that are the same for all kinds and amounts."""
+    return dict.fromkeys(BYTE_KINDS, (Tier(None, price),))
+
+
+def cost(amount: int, tiers: Sequence[Tier]) -> Decimal:
+    """Return the cost of ``amount`` bytes with four decimals, rounded half to even. An amount below 0 costs nothing."""
+    total, begin = Decimal(0), 0
+    for tier in tiers:
+        end = amount if tier.up_to_bytes is None else min(amount, tier.up_to_bytes)
+        total += max(0, end - begin) * tier.price
+        begin = max(begin, end)
+    return (total / _PRICED_BYTES).quantize(_SMALLEST, ROUND_HALF_EVEN)
+
 
 NOBODY: Final = "(nobody)"
 _HOUR_MS: Final = 3_600_000

@@ -2,6 +2,9 @@
 
 A path is a local path or a URI such as ``s3://BUCKET/DIRECTORY``. Arrow takes the credentials of an object store from
 the environment, and not from Hadoop's settings.
+
+The results of a command appear complete or not at all: they are written to a staging directory next to their place,
+which is renamed when they are complete. A file marks each directory that this program wrote and may replace.
 """
 
 import contextlib
@@ -17,7 +20,7 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 
-from kafka_quota_proxy.pipeline.errors import PipelineError
+from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 
 # Hadoop has another name for this scheme.
 _SCHEMES: Final = {"s3a://": "s3://", "s3n://": "s3://"}
@@ -153,3 +156,54 @@ def _at(path: str) -> tuple[fs.FileSystem, str]:
             f"{path}: Arrow, which looks for results and lakes there, cannot reach it: {words}"
         ) from error
     return store, at.rstrip("/")
+
+
+_MARK: Final = "_kafka_quota_pipeline"
+_OF_LOG: Final = "a usage log, "
+_BY: Final = "written by kafka-quota-pipeline; replaced as a whole when it runs again\n"
+
+
+@contextmanager
+def staged_directory(out: str, *, is_log: bool = False) -> Iterator[str]:
+    """Yield a new directory that becomes ``out`` if the block succeeds, and is deleted otherwise.
+
+    With ``is_log``, the result is a usage log, which is also read as a part of a larger log. Old results are set aside
+    until the new results are in their place. If the process is killed in between, the next run restores them. On object
+    stores the replacement is not atomic. Raises UsageError if ``out`` has files that this program did not write.
+    """
+    out = out.rstrip("/") or "/"
+    parent, _, name = out.rpartition("/")
+    directory = f"{parent}/" if parent or out.startswith("/") else ""
+    staging, previous = f"{directory}.{name}.staging", f"{directory}.{name}.previous"
+    if exists(previous) and not exists(out):
+        rename(previous, out)
+    if exists(out) and not exists(f"{out}/{_MARK}") and not is_empty(out):
+        raise UsageError(f"--out {out}: exists and was not written by this program; name a new directory")
+    delete(staging)
+    make_directory(staging)
+    try:
+        yield staging
+        write(f"{staging}/{_MARK}", _OF_LOG + _BY if is_log else _BY)
+        _replace(out, by=staging, aside=previous)
+    finally:
+        delete(staging)
+
+
+def is_results(directory: str) -> bool:
+    """Return whether a directory contains results of a command, other than a usage log."""
+    mark = f"{directory}/{_MARK}"
+    return exists(mark) and not read(mark).startswith(_OF_LOG)
+
+
+def _replace(out: str, *, by: str, aside: str) -> None:
+    delete(aside)
+    is_there = exists(out)
+    if is_there:
+        rename(out, aside)
+    try:
+        rename(by, out)
+    except BaseException:
+        if is_there:
+            rename(aside, out)
+        raise
+    delete(aside)

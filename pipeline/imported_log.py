@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.file_system import staged_directory
 from kafka_quota_proxy.pipeline.rate_samples import ImportedRecord
-from kafka_quota_proxy.pipeline.staging import staged_directory
 
 # The columns of ``record.RECORD``, which would load Spark.
 SCHEMA: Final = pa.schema(

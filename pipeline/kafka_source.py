@@ -1,15 +1,49 @@
-"""Reads the lines of a usage log from a Kafka topic, with Spark's connector."""
+"""Reads the lines of a usage log from a Kafka topic, with Spark's connector.
+
+Also reads the file of client properties that ``--kafka-config`` names. It has the format of the option
+``--command-config`` of Kafka's tools. Spark reads and writes topics with Kafka's own client, which accepts all of its
+properties.
+"""
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+import javaproperties
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.errors import InputError, UsageError
+
+# The settings that --usage and --to give, or that the program itself sets.
+_OURS: Final = frozenset(
+    {
+        "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer", "key.serializer", "value.serializer",
+        "enable.auto.commit", "auto.offset.reset", "interceptor.classes", "transactional.id", "acks",
+    }
+)  # fmt: skip
+
+
+def kafka_options(path: str) -> dict[str, str]:
+    """Return the properties in a file as options of Spark's Kafka source and sink. The values may be passwords.
+
+    Raises InputError if the file is unreadable or faulty, or if it contains a property that the program sets itself.
+    """
+    try:
+        properties = javaproperties.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError([f"{path}: cannot be read: {error.strerror or error}"]) from error
+    except UnicodeDecodeError as error:
+        raise InputError([f"{path}: byte {error.object[error.start]:#04x} is not UTF-8"]) from error
+    except javaproperties.InvalidUEscapeError as error:
+        raise InputError([f"{path}: {error}"]) from error
+    if faults := [f"{path}: {key}: is set by this program; remove it" for key in sorted(_OURS & properties.keys())]:
+        raise InputError(faults)
+    return {f"kafka.{key}": value for key, value in properties.items()}
+
 
 # Spark releases it with each of its own versions.
 _CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"

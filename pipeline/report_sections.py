@@ -1,15 +1,153 @@
-"""Builds the parts that the reports of ``capacity`` and ``whatif`` have in common: throttled clients, and teams."""
+"""Builds what the reports of ``capacity`` and ``whatif`` have in common: the verdict, throttled clients, and teams.
+
+Does no I/O and needs no Spark.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
-from kafka_quota_proxy.pipeline.entity_table import Column, label
+from kafka_quota_proxy.pipeline.limit_search import Bounds
 from kafka_quota_proxy.pipeline.plots import Bar, bars
 from kafka_quota_proxy.pipeline.quota_comparison import TOO_LOOSE, TOO_TIGHT, UNUSED
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
-from kafka_quota_proxy.pipeline.report import Section, duration, figure, plots, rate, share, size, table
-from kafka_quota_proxy.pipeline.teams import Use, by_team
-from kafka_quota_proxy.pipeline.verdict import Replay
+from kafka_quota_proxy.pipeline.report import Column, Section, duration, figure, label, plots, rate, share, size, table
+
+Bucket = tuple[str, str, str]
+
+
+class Use(NamedTuple):
+    """The use of an entity by its team. Entities with the same bucket share its limit.
+
+    ``current`` is the limit in force and ``limit`` the suggested or proposed one, each with its bucket.
+    """
+
+    team: str
+    kind: str
+    amount: int
+    current: tuple[Bucket, float] | None = None
+    limit: tuple[Bucket, float] | None = None
+    throttled_share: float = 0.0
+    longest_delay_ms: float = 0
+
+
+@dataclass(slots=True)
+class Team:
+    """The use of a team's entities of one kind, the sums of their limits, and the worst of their waits."""
+
+    team: str
+    kind: str
+    entities: int = 0
+    amount: int = 0
+    throttled_share: float = 0.0
+    longest_delay_ms: float = 0
+    _current: dict[Bucket, float] = field(default_factory=dict)
+    _limits: dict[Bucket, float] = field(default_factory=dict)
+
+    @property
+    def current(self) -> float | None:
+        """The sum of the limits in force, or None without any."""
+        return sum(self._current.values()) if self._current else None
+
+    @property
+    def limit(self) -> float | None:
+        """The sum of the suggested or proposed limits, or None without any."""
+        return sum(self._limits.values()) if self._limits else None
+
+    def add(self, use: Use) -> None:
+        """Add the use of an entity."""
+        self.entities += 1
+        self.amount += use.amount
+        self.throttled_share = max(self.throttled_share, use.throttled_share)
+        self.longest_delay_ms = max(self.longest_delay_ms, use.longest_delay_ms)
+        self._current.update([use.current] if use.current else [])
+        self._limits.update([use.limit] if use.limit else [])
+
+
+def by_team(uses: Iterable[Use]) -> list[Team]:
+    """Return the sums of each team by kind, the largest amount first."""
+    found: dict[tuple[str, str], Team] = {}
+    for use in uses:
+        found.setdefault((use.team, use.kind), Team(use.team, use.kind)).add(use)
+    return sorted(found.values(), key=lambda team: (-team.amount, team.team, team.kind))
+
+
+class Replay(NamedTuple):
+    """What a replay found under a limit, on the broker where each is highest. ``name`` is the entity in words."""
+
+    name: str
+    throttled_share: float
+    longest_delay_ms: float
+
+
+class Brokers(NamedTuple):
+    """What is known about brokers.
+
+    ``overfull`` is the number of brokers that cannot bear what their clients need. ``fullest`` is the highest sum of
+    limits divided by the capacity of the broker, or None if no capacity is known. ``unknown`` is the number of brokers
+    without a known capacity.
+    """
+
+    overfull: int = 0
+    fullest: float | None = None
+    unknown: int = 0
+
+
+class Verdict(NamedTuple):
+    """A sentence about limits. ``is_good`` if they can be switched on."""
+
+    words: str
+    is_good: bool
+
+
+def verdict(limits: Sequence[Replay], bounds: Bounds, brokers: Brokers | None = None) -> Verdict:
+    """Return the verdict on limits, with the worst of what speaks against them.
+
+    ``brokers`` is None if the verdict is about clients only.
+    """
+    if not limits:
+        return Verdict("There is nothing to switch on: no client in the log has a limit.", is_good=False)
+    late = [one for one in limits if one.longest_delay_ms > bounds.delay_ms]
+    silent = [one for one in limits if one.throttled_share > bounds.share]
+    if late:
+        worst = max(late, key=lambda one: one.longest_delay_ms)
+        does = f"delay{_s(late)} data by more than {duration(bounds.delay_ms)}"
+        return _against(late, limits, does, f"{worst.name}, {duration(worst.longest_delay_ms)}")
+    if silent:
+        worst = max(silent, key=lambda one: one.throttled_share)
+        does = f"throttle{_s(silent)} clients for more than {share(bounds.share)} of their time"
+        return _against(silent, limits, does, f"{worst.name}, {share(worst.throttled_share)}")
+    if brokers is not None and brokers.overfull:
+        them = "one broker" if brokers.overfull == 1 else f"{brokers.overfull} brokers"
+        return Verdict(f"Do not switch these on: {them} cannot bear what clients need.", is_good=False)
+    count = f"{len(limits):,} limit{'' if len(limits) == 1 else 's'} can be switched on"
+    return Verdict(f"{count}: {_longest(limits)}{_borne(brokers)}.", is_good=True)
+
+
+def _against(found: Sequence[Replay], limits: Sequence[Replay], does: str, worst: str) -> Verdict:
+    which = f"{len(found):,} of {len(limits):,} limits" if len(limits) > 1 else "the limit"
+    return Verdict(f"Do not switch these on: {which} {does}; the worst is {worst}.", is_good=False)
+
+
+def _s(found: Sequence[Replay]) -> str:
+    return "s" if len(found) == 1 else ""
+
+
+def _longest(limits: Sequence[Replay]) -> str:
+    longest_ms = max(one.longest_delay_ms for one in limits)
+    return f"no client waits longer than {duration(longest_ms)}" if longest_ms else "no client waits"
+
+
+def _borne(brokers: Brokers | None) -> str:
+    if brokers is None:
+        return ""
+    if brokers.fullest is None:
+        return "; what the brokers can bear is unknown"
+    if brokers.fullest > 1:
+        return f", but all at once they are {brokers.fullest:.3g} times what a broker can bear"
+    which = "every broker" if not brokers.unknown else "every broker with a known capacity"
+    return f", and {which} bears them all at once"
+
 
 MOST_ROWS: Final = 200
 MOST_BARS: Final = 8

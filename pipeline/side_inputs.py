@@ -16,9 +16,8 @@ from kafka_quota_proxy.config.document import parse
 from kafka_quota_proxy.config.errors import ConfigError, UnitError
 from kafka_quota_proxy.config.units import parse_rate, parse_size
 from kafka_quota_proxy.pipeline.broker_capacity import Weight
-from kafka_quota_proxy.pipeline.chargeback import ALWAYS_UNTIL, Owner, overlaps
+from kafka_quota_proxy.pipeline.chargeback import ALWAYS_UNTIL, MOST_PRICE, Owner, Prices, Tier, overlaps
 from kafka_quota_proxy.pipeline.errors import InputError
-from kafka_quota_proxy.pipeline.prices import MOST_PRICE, Prices, Tier
 from kafka_quota_proxy.pipeline.rebalance import Partition
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 

@@ -8,18 +8,21 @@ says where each of them is. Duplicates of a record are left out. Directories tha
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
-from kafka_quota_proxy.pipeline.file_integrity import DAMAGED, FAULT, UNREADABLE, Fault
 from kafka_quota_proxy.pipeline.kafka_source import kafka_fault, topic
 from kafka_quota_proxy.pipeline.log_files import (
+    DAMAGED,
     ENDINGS,
+    FAULT,
     TEXT,
+    UNREADABLE,
+    Fault,
     LogFiles,
     left_out_words,
     line_place,
@@ -36,9 +39,30 @@ from kafka_quota_proxy.pipeline.parsing import (
     without_duplicates,
 )
 from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
-from kafka_quota_proxy.pipeline.resolution import Coarse, coarse_columns
+from kafka_quota_proxy.pipeline.report import duration
 from kafka_quota_proxy.pipeline.session import SPARK_FAULTS, fit, is_small, local_frame, silenced
 from kafka_quota_proxy.pipeline.writing import Output
+
+
+class Coarse(NamedTuple):
+    """How many records of a log are imported, and the longest time over which one of their rates is a mean."""
+
+    records: int
+    resolution_ms: int
+
+    def words(self) -> str:
+        """Return a sentence for the user."""
+        return (
+            f"{self.records:,} records are imported, and their rates are means over {duration(self.resolution_ms)}. "
+            "They show no shorter bursts, no connections and no single requests: clients may wait more often and for "
+            "longer than computed here"
+        )
+
+
+def coarse_columns(resolution: Column) -> list[Column]:
+    """Return the aggregations that compute the fields of ``Coarse`` from the ``resolution_ms`` of records."""
+    return [F.count(resolution).alias("coarse_records"), F.max(resolution).alias("resolution_ms")]
+
 
 _NO_OPTIONS: Final[Mapping[str, str]] = {}
 # The most that one batch of a stream takes from a backlog. It is small enough to be repeated quickly after a crash.

@@ -4,23 +4,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.pipeline.entity_table import Column, Line, entity_table
 from kafka_quota_proxy.pipeline.limit_search import Bounds
 from kafka_quota_proxy.pipeline.quota_comparison import LOOSE_FACTOR, UNUSED, InForce, Unused, states
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
-from kafka_quota_proxy.pipeline.report import Section, duration, page, share, table
+from kafka_quota_proxy.pipeline.report import Column, Line, Section, duration, entity_table, page, share, table
 from kafka_quota_proxy.pipeline.report_sections import (
     TEAM,
     Entity,
     Row,
+    Use,
     replays_of,
     state_facts,
     teams_section,
+    verdict,
     waits,
     worst_facts,
 )
-from kafka_quota_proxy.pipeline.teams import Use
-from kafka_quota_proxy.pipeline.verdict import verdict
 
 _STATES: Final = (
     "too tight if its clients wait for too long; too loose above "

@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 
 from kafka_quota_proxy.pipeline import file_system
-from kafka_quota_proxy.pipeline.staging import staged_directory
+from kafka_quota_proxy.pipeline.file_system import staged_directory
 
 # RFC 4180. By default Spark escapes a quote with a backslash, and trims spaces.
 _CSV: Final[dict[str, Any]] = {

@@ -118,7 +118,6 @@ EXCEPTIONS = {
     "pipeline/arguments.py": "tests/pipeline/test_main.py",
     "pipeline/import_arguments.py": "tests/pipeline/test_main.py",
     "pipeline/commands/execution.py": "tests/pipeline/test_main.py",
-    "pipeline/lake_batch.py": "tests/pipeline/commands/test_ingest.py",
     **{
         f"pipeline/commands/{name}.py": "tests/pipeline/test_main.py"
         for name in ("simulate", "whatif", "chargeback", "rebalance", "balance")
@@ -128,13 +127,8 @@ EXCEPTIONS = {
     "pipeline/errors.py": "tests/pipeline/test_main.py",
     "pipeline/file_system.py": "tests/pipeline/test_writing.py",
     "pipeline/session.py": "tests/pipeline/test_main.py",
-    "pipeline/staging.py": "tests/pipeline/test_writing.py",
-    **{
-        f"pipeline/{name}.py": "tests/pipeline/test_usage_reader.py"
-        for name in ("file_integrity", "log_files", "kafka_source")
-    },
+    "pipeline/log_files.py": "tests/pipeline/test_usage_reader.py",
     # The parts of the report are tested by pages.
-    "pipeline/report_sections.py": "tests/pipeline/test_capacity_report.py",
     # It is the fast part of the replay, and gives the same results.
     "pipeline/unthrottled_fast_path.py": "tests/pipeline/test_replay.py",
     "pipeline/candidate_quotas.py": "tests/pipeline/test_whatif.py",

@@ -18,20 +18,24 @@ from kafka_quota_proxy.pipeline.broker_capacity import Entity
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import (
     Suggestion,
+    broker_minutes,
     brokers,
+    byte_usage,
     config_of,
     entities,
+    hours,
+    minutes,
     oversubscription,
     percentiles,
     quarter_hours,
     ramp_steps,
+    rates,
     rules,
     suggestion,
 )
 from kafka_quota_proxy.pipeline.capacity_report import Findings, capacity_page
 from kafka_quota_proxy.pipeline.chargeback import Owner, owner_at
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
-from kafka_quota_proxy.pipeline.entity_table import label
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.growth import Trend, daily, trends
 from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, Bounds
@@ -39,8 +43,7 @@ from kafka_quota_proxy.pipeline.local_hours import hours_of_week, quarters
 from kafka_quota_proxy.pipeline.quota_comparison import Comparison, Use, compare
 from kafka_quota_proxy.pipeline.quotas_file import as_file, read_quotas
 from kafka_quota_proxy.pipeline.record import BUCKET, ENTITY
-from kafka_quota_proxy.pipeline.report import duration, size
-from kafka_quota_proxy.pipeline.rollup import broker_minutes, byte_usage, hours, minutes, rates
+from kafka_quota_proxy.pipeline.report import duration, label, size
 from kafka_quota_proxy.pipeline.safe_limits import LogReplays, SafeLimits, Safety, safe_limits, users_of
 from kafka_quota_proxy.pipeline.session import is_small
 from kafka_quota_proxy.pipeline.side_inputs import capacities, owners, weights

@@ -16,6 +16,7 @@ from kafka_quota_proxy.pipeline.chargeback import (
     Owner,
     bill,
     charged,
+    flat,
     gaps,
     handed_over,
     handovers,
@@ -24,7 +25,6 @@ from kafka_quota_proxy.pipeline.chargeback import (
 )
 from kafka_quota_proxy.pipeline.commands.execution import running, say, span_of, usage_of
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.prices import flat
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 from kafka_quota_proxy.pipeline.report import size
 from kafka_quota_proxy.pipeline.session import local_frame

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.kafka_config import kafka_options
+from kafka_quota_proxy.pipeline.kafka_source import kafka_options
 from kafka_quota_proxy.pipeline.lake import Lake
 from kafka_quota_proxy.pipeline.session import fit, fitted, session
 from kafka_quota_proxy.pipeline.time_span import TimeSpan

@@ -24,8 +24,7 @@ from kafka_quota_proxy.pipeline.commands.execution import (
     stop_requested,
 )
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
-from kafka_quota_proxy.pipeline.lake import Lake
-from kafka_quota_proxy.pipeline.lake_batch import batch_writer
+from kafka_quota_proxy.pipeline.lake import Lake, batch_writer
 from kafka_quota_proxy.pipeline.log_files import left_out_of_stream
 from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.session import GATEWAY_GONE, log_level, session

@@ -1,4 +1,4 @@
-"""Percentiles, trends and suggested limits, on data frames of a few rows."""
+"""Tests of ``pipeline.capacity``."""
 
 from math import ceil
 from typing import Any
@@ -14,22 +14,40 @@ from kafka_quota_proxy.pipeline.broker_capacity import Entity
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import (
     Suggestion,
+    broker_minutes,
     brokers,
+    byte_usage,
     config_of,
     entities,
+    hours,
+    minutes,
     oversubscription,
     percentiles,
     quarter_hours,
     ramp,
     ramp_steps,
+    rates,
     rules,
     suggestion,
 )
 from kafka_quota_proxy.pipeline.quota_comparison import InForce
+from kafka_quota_proxy.pipeline.record import BUCKET
 from kafka_quota_proxy.pipeline.replay import Replay
-from kafka_quota_proxy.pipeline.rollup import broker_minutes, byte_usage, minutes, rates
 from tests.pipeline.literal_replay import Demand, arrays
 from tests.pipeline.support import START_MS, frame, record, rows
+
+
+def test_hours_are_those_of_minutes(spark: SparkSession) -> None:
+    log = [record(at_s=at, interval_ms=10_000, amount=at) for at in range(3_500, 3_700, 10)]
+    used = byte_usage(frame(spark, log))
+
+    found = rows(hours(minutes(used)), *BUCKET, "hour_ms")
+
+    assert found == rows(hours(used), *BUCKET, "hour_ms")
+    assert [(row["amount"], row["peak"]) for row in found] == [
+        (sum(range(3_500, 3_600, 10)), 359),
+        (sum(range(3_600, 3_700, 10)), 369),
+    ]
 
 
 def suggested(**given: Any) -> Suggestion:  # noqa: ANN401  (fields)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from kafka_quota_proxy.pipeline.entity_table import Column, Line, entity_table, label, text
+from kafka_quota_proxy.pipeline.report import Column, Line, entity_table, label, text
 
 COLUMNS = [
     Column("entity", "entity", "entity", "who <it> is"),

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
+from kafka_quota_proxy.pipeline.capacity import byte_usage, hours
 from kafka_quota_proxy.pipeline.growth import Reach, Trend, daily, limit_reached, trends
-from kafka_quota_proxy.pipeline.rollup import byte_usage, hours
 from tests.pipeline.support import START_MS, frame, record, rows
 
 DAY_S = 86_400

@@ -11,10 +11,10 @@ import pytest
 
 from kafka_quota_proxy.pipeline.capacity import Suggestion
 from kafka_quota_proxy.pipeline.capacity_report import Findings, capacity_page
-from kafka_quota_proxy.pipeline.entity_table import label
 from kafka_quota_proxy.pipeline.growth import Trend
 from kafka_quota_proxy.pipeline.limit_search import Bounds
 from kafka_quota_proxy.pipeline.quota_comparison import FITS, NO_LIMIT, TOO_LOOSE, TOO_TIGHT, InForce, Unused
+from kafka_quota_proxy.pipeline.report import label
 from kafka_quota_proxy.pipeline.whatif_report import Client, Forecast, Outcome, whatif_page
 from tests.pipeline.browser import ENTER, TAB, Browser, browser
 from tests.pipeline.support import START_MS

@@ -16,9 +16,8 @@ from bench.spark_run import Run, run
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
-from kafka_quota_proxy.pipeline.capacity import entities, percentiles
+from kafka_quota_proxy.pipeline.capacity import byte_usage, entities, hours, minutes, percentiles, rates
 from kafka_quota_proxy.pipeline.record import ENTITY, RECORD
-from kafka_quota_proxy.pipeline.rollup import byte_usage, hours, minutes, rates
 from kafka_quota_proxy.pipeline.simulate import SimulatedCluster
 from kafka_quota_proxy.pipeline.whatif import LogReplay, outcomes, resolved, total_demand
 from tests.pipeline.conftest import CONF

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.pipeline.broker_capacity import Weight
-from kafka_quota_proxy.pipeline.chargeback import Owner
+from kafka_quota_proxy.pipeline.chargeback import Owner, Tier
 from kafka_quota_proxy.pipeline.errors import InputError
-from kafka_quota_proxy.pipeline.prices import Tier
 from kafka_quota_proxy.pipeline.rebalance import Partition
 from kafka_quota_proxy.pipeline.side_inputs import (
     capacities,

@@ -1,4 +1,4 @@
-"""The usage log is read in each of its formats, and with every kind of damage."""
+"""Tests of ``pipeline.usage_reader``."""
 
 import gzip
 import json
@@ -14,12 +14,29 @@ from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.file_integrity import fault_of_gz, gz_faults
 from kafka_quota_proxy.pipeline.kafka_source import kafka_fault
-from kafka_quota_proxy.pipeline.log_files import left_out_of_stream, left_out_words
-from kafka_quota_proxy.pipeline.usage_reader import Usage, read
+from kafka_quota_proxy.pipeline.log_files import fault_of_gz, gz_faults, left_out_of_stream, left_out_words
+from kafka_quota_proxy.pipeline.usage_reader import Coarse, Usage, read
 from kafka_quota_proxy.pipeline.writing import Output, staged
 from tests.pipeline.support import frame, lines, record, rows, write_log
+
+
+def test_the_longest_resolution_is_said(spark: SparkSession, output: Output, tmp_path: Path) -> None:
+    write_log(tmp_path / "log" / "a.jsonl", [record(at_s=0), record(at_s=1, resolution_ms=11_000)])
+    imported = frame(spark, [record(at_s=2, resolution_ms=300_000)])
+    imported.write.parquet(str(tmp_path / "log" / "imported"))
+
+    usage = read(spark, str(tmp_path / "log"), output)
+
+    assert usage.coarse == Coarse(2, 300_000)
+    said = "2 records are imported, and their rates are means over 5 min. They show no "
+    assert [words.startswith(said) for words in usage.words()] == [True]
+
+
+def test_nothing_is_said_of_a_proxys_log(spark: SparkSession, output: Output, tmp_path: Path) -> None:
+    usage = read(spark, str(write_log(tmp_path / "log.jsonl", [record()])), output)
+
+    assert (usage.coarse, usage.words()) == (None, [])
 
 
 def quarantine(output: Output) -> list[dict[str, object]]:

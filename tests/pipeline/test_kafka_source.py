@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.pipeline.errors import InputError
-from kafka_quota_proxy.pipeline.kafka_config import kafka_options
+from kafka_quota_proxy.pipeline.kafka_source import kafka_options
 
 
 def options_of(tmp_path: Path, text: bytes) -> dict[str, str]:
