@@ -131,7 +131,7 @@ def _capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--capacities",
         metavar="FILE",
-        help="the capacity of brokers: CSV or YAML of broker, produce, fetch (bytes per second)",
+        help="the capacity of brokers: CSV of broker, produce, fetch (bytes per second)",
     )
     parser.add_argument(
         "--oversubscription",

@@ -12,8 +12,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from kafka_quota_proxy.config.document import parse
-from kafka_quota_proxy.config.errors import ConfigError, UnitError
+from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.units import parse_rate, parse_size
 from kafka_quota_proxy.pipeline.broker_capacity import Weight
 from kafka_quota_proxy.pipeline.chargeback import ALWAYS_UNTIL, MOST_PRICE, Owner, Prices, Tier, overlaps
@@ -29,7 +28,7 @@ _PLAN: Final = '{"version": 1, "partitions": [{"topic": …, "partition": …, "
 
 
 class _Line(NamedTuple):
-    """A line of a CSV file, or an element of a YAML list: where it is, as FILE:LINE, and its values by column."""
+    """A line of a CSV file: where it is, as FILE:LINE, and its values by column."""
 
     where: str
     values: dict[str, str]
@@ -56,13 +55,11 @@ class _Reader:
 
 
 def capacities(path: str) -> dict[tuple[int, str], float]:
-    """Read each broker's capacity from a CSV or YAML file. Return bytes per second, keyed by node id and kind."""
-    columns = ("broker", *BYTE_KINDS)
-    is_yaml = path.endswith((".yaml", ".yml"))
+    """Read each broker's capacity from a CSV file. Return bytes per second, keyed by node id and kind."""
     reader = _Reader()
     found: dict[tuple[int, str], float] = {}
     lines: dict[int | None, str] = {}
-    for line in _yaml_lines(path, columns=columns) if is_yaml else _csv_lines(path, columns=columns):
+    for line in _csv_lines(path, columns=("broker", *BYTE_KINDS)):
         broker = reader.value(line, "broker", _whole)
         if broker in lines:
             reader.faults.append(f"{line.where}: broker {broker} has a line already: {lines[broker]}")
@@ -206,27 +203,6 @@ def _csv_lines(path: str, *, columns: Sequence[str], optional: Sequence[str] = (
         raise InputError(faults)
     for number, row in rest:
         yield _Line(f"{path}:{number}", dict.fromkeys(optional, "") | dict(zip(header, row, strict=True)))
-
-
-def _yaml_lines(path: str, *, columns: Sequence[str]) -> Iterator[_Line]:
-    """Yield the elements of a YAML list of mappings as lines of a table."""
-    try:
-        document = parse(_text_of(path), file=path)
-    except ConfigError as error:
-        raise InputError(str(error).splitlines()) from error
-    faults = [str(fault) for fault in document.faults]
-    if not isinstance(document.data, list):
-        raise InputError([*faults, f"{path}:1: is not a list; write elements such as - {{{': …, '.join(columns)}: …}}"])
-    found = []
-    for index, element in enumerate(document.data):
-        where = f"{path}:{document.line((index,))}"
-        if not isinstance(element, dict) or set(element) != set(columns):
-            faults.append(f"{where}: must have exactly the keys {', '.join(columns)}")
-        else:
-            found.append(_Line(where, {name: document.text((index, name)).strip() for name in columns}))
-    if faults:
-        raise InputError(faults)
-    yield from found
 
 
 def _whole(text: str) -> int:

@@ -23,14 +23,11 @@ SIZES = "topic,partition,leader,replicas,size_bytes,incoming_byte_rate\n"
 DAY_MS = 86_400_000
 
 
-def test_capacities_are_read_from_csv_and_from_yaml(tmp_path: Path) -> None:
-    table, document = tmp_path / "c.csv", tmp_path / "c.yaml"
+def test_capacities_are_read_from_csv(tmp_path: Path) -> None:
+    table = tmp_path / "c.csv"
     table.write_text("broker, produce, fetch\n# racks\n1, 100MB, 200MB\n2,1000,2000\n", encoding="utf-8")
-    document.write_text(
-        "- {broker: 1, produce: 100MB, fetch: 200MB}\n- {broker: 2, produce: 1000, fetch: 2000}\n", encoding="utf-8"
-    )
 
-    assert capacities(str(table)) == capacities(str(document)) == {
+    assert capacities(str(table)) == {
         (1, "produce"): 1e8, (1, "fetch"): 2e8, (2, "produce"): 1_000.0, (2, "fetch"): 2_000.0,
     }  # fmt: skip
 
@@ -47,9 +44,6 @@ def test_capacities_are_read_from_csv_and_from_yaml(tmp_path: Path) -> None:
             ["c.csv:2: broker: 'b'", "c.csv:2: produce: 'MBit'", "c.csv:2: fetch: a"],
         ),
         ("c.csv", "broker,produce,fetch\n1,1,1\n1,1,1\n", ["c.csv:3: broker 1 has a line already: "]),
-        ("c.yaml", "broker: 1\n", ["c.yaml:1: is not a list"]),
-        ("c.yaml", "- {broker: 1, produce: 1}\n", ["c.yaml:1: must have exactly"]),
-        ("c.yaml", "- {broker: 1\n", ["c.yaml:1: (yaml)"]),
     ],
 )
 def test_each_fault_of_capacities_has_its_line(tmp_path: Path, name: str, text: str, faults: list[str]) -> None:
