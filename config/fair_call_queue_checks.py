@@ -9,7 +9,7 @@ from typing import Final
 from kafka_quota_proxy.config import fair_call_queue as queue
 from kafka_quota_proxy.config import fair_call_queue_options as options
 from kafka_quota_proxy.config.document import Document, Finding, error, warning
-from kafka_quota_proxy.config.identity_function import load_identity_function
+from kafka_quota_proxy.config.fair_call_queue import load_identity_function
 from kafka_quota_proxy.config.listener_checks import upstreams_of
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.sections import Part

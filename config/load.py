@@ -2,21 +2,54 @@
 
 import gc
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from kafka_quota_proxy.config import (
+    cluster_checks,
+    fair_call_queue_checks,
+    listener_checks,
+    replication_checks,
+    weak_limit_checks,
+)
+from kafka_quota_proxy.config import rule_reach_checks as quota_checks
 from kafka_quota_proxy.config.addresses import default_broker_ports
-from kafka_quota_proxy.config.checks import CHECKS, CHECKS_OF_FILES, CHECKS_OF_NOW, Check
-from kafka_quota_proxy.config.document import fault_at, parse
+from kafka_quota_proxy.config.document import Document, Finding, fault_at, parse
 from kafka_quota_proxy.config.errors import Fault, InvalidConfigError, Severity, UnreadableFileError
 from kafka_quota_proxy.config.fair_call_queue_options import settings
+from kafka_quota_proxy.config.listener_checks import check_one_broker
 from kafka_quota_proxy.config.model import Address, Cluster, IpRule, Listener, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.principals import Fold, Principals
+from kafka_quota_proxy.config.rule_reach_checks import check_rule_reach
 from kafka_quota_proxy.config.schema import FILE
-from kafka_quota_proxy.config.sections import SectionReader
+from kafka_quota_proxy.config.sections import Part, SectionReader
+from kafka_quota_proxy.config.tls_files import check_files
+from kafka_quota_proxy.config.token_file import check_token_file
+
+# Takes what the file says and the document, which has the line of each key.
+Check = Callable[[Part, Document], Iterator[Finding]]
+
+CHECKS: Final[tuple[Check, ...]] = (
+    *listener_checks.CHECKS,
+    check_one_broker,
+    *quota_checks.CHECKS,
+    *replication_checks.CHECKS,
+    *fair_call_queue_checks.CHECKS,
+    *cluster_checks.CHECKS,
+    check_rule_reach,
+    *weak_limit_checks.CHECKS,
+)
+# What this check finds changes with time.
+CHECKS_OF_NOW: Final[tuple[Check, ...]] = (quota_checks.warn_of_expired,)
+# These read other files.
+CHECKS_OF_FILES: Final[tuple[Check, ...]] = (
+    check_files,
+    check_token_file,
+    fair_call_queue_checks.check_identity_functions,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

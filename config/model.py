@@ -15,8 +15,7 @@ from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.otlp import Otlp
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, CONNECTION_CREATION_RATE
-from kafka_quota_proxy.config.ramp import Ramp
-from kafka_quota_proxy.config.schedule import Schedule
+from kafka_quota_proxy.config.schedule import Ramp, Schedule
 from kafka_quota_proxy.config.security import ClientTls, Sasl, SaslMechanism, SecurityProtocol, UpstreamTls
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.units import UNLIMITED

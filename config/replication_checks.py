@@ -5,7 +5,7 @@ from typing import Final
 
 from kafka_quota_proxy.config.document import Document, Finding, Location, error, warning
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.quota_checks import small_rate
+from kafka_quota_proxy.config.rule_reach_checks import small_rate
 from kafka_quota_proxy.config.sections import Part
 
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

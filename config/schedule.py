@@ -1,13 +1,16 @@
-"""Computes schedules, which say on which days and at which hours a rule applies, in the local time of a time zone.
+"""Computes schedules and ramps of rules.
 
-A schedule is open whenever the local time is on one of its days and within its hours. This also holds when clocks
-change:
+A schedule says on which days and at which hours a rule applies, in the local time of a time zone. It is open whenever
+the local time is on one of its days and within its hours. This also holds when clocks change:
 
 * If the clock jumps from 02:00 to 03:00, a schedule that begins or ends at 02:30 begins or ends at 03:00.
 * If the clock goes back from 03:00 to 02:00, this hour occurs twice. A schedule that begins at 02:30 is open in the
   second half of both hours.
 
 Time zones are read from the system's database, or from the package tzdata if the system has no database.
+
+A ramp changes the limits of a rule from old to new ones in several steps. The steps are at fixed times, so that a
+restart of the proxy does not change them.
 """
 
 import re
@@ -142,3 +145,38 @@ def written_days(days: frozenset[int]) -> list[str]:
 def written_minute(minute: int) -> str:
     """Return a minute of the day as HH:MM."""
     return f"{minute // 60:02}:{minute % 60:02}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ramp:
+    """A gradual change from old limits to the limits of a rule, in ``steps`` equal steps over the time ``over_ms``.
+
+    Step i of n applies from ``begins_ms`` + i * ``over_ms`` / n on. Until step 1, the old limits in ``start`` apply. A
+    limit of the rule for which ``start`` has no old limit applies at once.
+    """
+
+    start: tuple[tuple[str, float], ...]
+    begins_ms: int  # Unix time
+    over_ms: int  # above 0
+    steps: int  # above 0
+
+
+def step_of(ramp: Ramp, *, now_ms: int) -> int:
+    """Return the number of the step that applies at ``now_ms``, from 0 (old limits) to ``ramp.steps`` (new limits)."""
+    return min(max((now_ms - ramp.begins_ms) * ramp.steps // ramp.over_ms, 0), ramp.steps)
+
+
+def step_ms(ramp: Ramp, step: int) -> int:
+    """Return the Unix time at which a step of the ramp begins, rounded up to whole milliseconds."""
+    return ramp.begins_ms - (-step * ramp.over_ms // ramp.steps)
+
+
+def next_step_ms(ramp: Ramp, *, now_ms: int) -> int | None:
+    """Return the Unix time after ``now_ms`` at which the limits of a ramp next change, or None after its end."""
+    step = step_of(ramp, now_ms=now_ms)
+    return None if step == ramp.steps else step_ms(ramp, step + 1)
+
+
+def limit_at(ramp: Ramp, step: int, *, old: float, new: float) -> float:
+    """Return the limit at a step of a ramp, which is on a straight line from ``old`` to ``new``."""
+    return new if step >= ramp.steps else old + (new - old) * step / ramp.steps

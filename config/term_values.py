@@ -13,10 +13,10 @@ from typing import Final, TypeVar
 
 from kafka_quota_proxy.config.errors import TermsError, UnitError
 from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY, parse_limit
-from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import (
     DAY_MINUTES,
     EVERY_DAY,
+    Ramp,
     Schedule,
     days_of,
     written_days,

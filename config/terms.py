@@ -24,8 +24,7 @@ from typing import Any, Final, NamedTuple
 from kafka_quota_proxy.config.errors import TermsError
 from kafka_quota_proxy.config.model import Enforcement, IpRule, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE
-from kafka_quota_proxy.config.ramp import Ramp
-from kafka_quota_proxy.config.schedule import Schedule
+from kafka_quota_proxy.config.schedule import Ramp, Schedule
 from kafka_quota_proxy.config.term_values import (
     known_mapping,
     parse_instant_ms,

@@ -9,8 +9,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
-from kafka_quota_proxy.config.fair_call_queue_options import DEPRECATED, THRESHOLDS
-from kafka_quota_proxy.config.fair_call_queue_schema import FAIR_CALL_QUEUE
+from kafka_quota_proxy.config.fair_call_queue_options import DEPRECATED, FAIR_CALL_QUEUE, THRESHOLDS
 from kafka_quota_proxy.config.load import load_bytes
 
 _PAGE: Final = Path(__file__).parent.parent / "docs" / "reference" / "fair-call-queue.md"

@@ -52,23 +52,17 @@ EXCEPTIONS = {
         for name in names.split()
     },
     # The faults of a file are found together, so they are tested together.
-    "config/checks.py": "tests/config/test_load.py",
     "config/cluster_checks.py": "tests/config/test_quotas_from.py",
-    "config/listener_checks.py": "tests/config/test_load.py",
     "config/errors.py": "tests/config/test_load.py",
     "config/model.py": "tests/config/test_load.py",
     "config/term_values.py": "tests/config/test_terms.py",
     "config/principals.py": "tests/config/test_load.py",
     "config/security.py": "tests/config/test_load.py",
-    "config/fair_call_queue.py": "tests/config/test_fair_call_queue_options.py",
     "config/schema.py": "tests/config/test_load.py",
     "config/value_readers.py": "tests/config/test_load.py",
     "config/sections.py": "tests/config/test_load.py",
     "config/cluster_schema.py": "tests/config/test_load.py",
-    "config/quota_schema.py": "tests/config/test_load.py",
-    "config/fair_call_queue_schema.py": "tests/config/test_fair_call_queue_options.py",
     # The parts of a rule's terms, and their texts.
-    "config/ramp.py": "tests/proxy/quota/test_rule_terms.py",
     "proxy/quota/rule_phrases.py": "tests/proxy/cli/test_explain.py",
     # Processes and clients are tested by running them.
     "proxy/cli/demo/clients.py": "tests/proxy/cli/demo/test_runner.py",

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.document import Document, fault_at, parse
 from kafka_quota_proxy.config.errors import ConfigError, Fault, Severity
+from kafka_quota_proxy.config.listener_checks import check_one_broker, hosts_to_find
 from kafka_quota_proxy.config.load import load_read, read
 from kafka_quota_proxy.config.model import ProxyConfig, QuotasFromBroker, Store
-from kafka_quota_proxy.config.one_broker_checks import check_one_broker, hosts_to_find
 from kafka_quota_proxy.config.schema import FILE
 from kafka_quota_proxy.config.sections import SectionReader
 from kafka_quota_proxy.proxy.cli.check_live import live_faults

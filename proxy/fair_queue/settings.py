@@ -3,8 +3,13 @@
 from functools import lru_cache
 from typing import Final
 
-from kafka_quota_proxy.config.fair_call_queue import CostProvider, FairCallQueue, IdentityProvider, OwnIdentityProvider
-from kafka_quota_proxy.config.identity_function import load_identity_function
+from kafka_quota_proxy.config.fair_call_queue import (
+    CostProvider,
+    FairCallQueue,
+    IdentityProvider,
+    OwnIdentityProvider,
+    load_identity_function,
+)
 from kafka_quota_proxy.config.principals import ANONYMOUS, Principals
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, Limit, VegasLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import Identify

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from kafka_quota_proxy.config.model import AdminClient
-from kafka_quota_proxy.config.tls_context import broker_side_context
+from kafka_quota_proxy.config.trust import broker_side_context
 
 
 def connection(settings: AdminClient, client_id: str) -> dict[str, object]:

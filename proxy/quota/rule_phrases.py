@@ -7,8 +7,15 @@ from collections.abc import Iterator, Mapping
 
 from kafka_quota_proxy.config.model import IpRule, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY, QuotaKind
-from kafka_quota_proxy.config.ramp import next_step_ms, step_of
-from kafka_quota_proxy.config.schedule import Schedule, is_open, next_change_ms, written_days, written_minute
+from kafka_quota_proxy.config.schedule import (
+    Schedule,
+    is_open,
+    next_change_ms,
+    next_step_ms,
+    step_of,
+    written_days,
+    written_minute,
+)
 from kafka_quota_proxy.config.term_values import written_instant
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.entity import LEVELS, Level

@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from kafka_quota_proxy.config.model import IpRule, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY
-from kafka_quota_proxy.config.ramp import limit_at, next_step_ms, step_of
-from kafka_quota_proxy.config.schedule import is_open
+from kafka_quota_proxy.config.schedule import is_open, limit_at, next_step_ms, step_of
 from kafka_quota_proxy.config.schedule import next_change_ms as next_change_of_schedule_ms
 
 R = TypeVar("R", bound=QuotaRule | IpRule)

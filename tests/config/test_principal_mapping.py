@@ -1,4 +1,4 @@
-"""Tests that mapping rules are read as Kafka reads them, and refused if they would fail later in Kafka."""
+"""Tests of ``config.principal_mapping``."""
 
 import re
 
@@ -6,9 +6,132 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.principal_mapping import LetterCase, MappingRuleError, parse_rules
+from kafka_quota_proxy.config.principal_mapping import (
+    JavaRegexError,
+    LetterCase,
+    MappingRuleError,
+    compile_java,
+    parse_rules,
+)
 from tests.support.cases import each_case
 from tests.support.java_principals import MAPPINGS, Answer, is_refused_here
+
+
+def matches(pattern: str, text: str) -> bool:
+    return compile_java(pattern).fullmatch(text) is not None
+
+
+@each_case(
+    "pattern, taken, not_taken",
+    [
+        (r"a.c", ["abc", "a😀c", "a\tc"], ["a\nc", "a\rc", "a\x85c", "a\u2028c", "a\u2029c"]),
+        (r"\w+", ["aZ_9"], ["é", "٣", "-"]),
+        (r"\W", ["é", "-", "😀"], ["a", "_"]),
+        (r"\d+", ["09"], ["٣"]),
+        (r"[\D]", ["٣", "a"], ["1"]),
+        (r"\s", list(" \t\n\x0b\f\r"), ["\xa0", "\x85", "\x1c"]),
+        (r"\S", ["\xa0", "\x1c"], [" "]),
+        (r"[^a-c&-]", ["d"], ["b", "&", "-"]),
+        (r"[a\]\-]+", ["a]-"], ["b"]),
+        (r"[\w.-]+", ["a.b-c_1"], ["a b"]),
+        (r"\.\/\,\=\#", ["./,=#"], []),
+        (r"a{2}b{1,}c{0,2}", ["aabbcc", "aab"], ["abc", "aabccc"]),
+        (r"a+?b*?c??", ["aab", "a"], ["b"]),
+        (r"^a$|^b", ["a", "b"], ["ab"]),
+        (r"[--/]+[^^]", ["-./a"], [",", "-^"]),
+        (r"a||b", ["a", "", "b"], ["ab"]),
+        (r"}]", ["}]"], []),
+        ("é", ["é"], ["e"]),
+    ],
+)
+def test_a_pattern_matches_the_texts_that_java_matches(pattern: str, taken: list[str], not_taken: list[str]) -> None:
+    assert [text for text in taken if not matches(pattern, text)] == []
+    assert [text for text in not_taken if matches(pattern, text)] == []
+
+
+def test_a_dollar_matches_only_at_the_very_end() -> None:
+    found = compile_java("$").search("a\n")
+
+    assert found
+    assert found.start() == 2  # in Java also at 1
+
+
+def test_groups_keep_their_numbers() -> None:
+    found = compile_java(r"(?:a)(b)((c)|d)").fullmatch("abd")
+
+    assert found
+    assert found.groups() == ("b", "d", None)
+
+
+@each_case(
+    "pattern, why",
+    [
+        ("(", "a ( is not closed"),
+        ("a)", "closes no group"),
+        ("[a", "[a is not closed"),
+        ("[]", "[] is not closed"),
+        ("[]a]", "[]a] is not closed"),
+        ("[^]", "[^] is not closed"),
+        ("[a\\", "[a\\ is not closed"),
+        ("a**", "* repeats no character"),
+        ("a{2}{3}", "{3} repeats no character"),
+        ("*a", r"write \*"),
+        ("a|*", "* repeats no character"),
+        ("a{,3}", "{,3} is not closed"),
+        ("{", "{ is not closed"),
+        ("a{3,2}", "invalid repetition size: {3,2}"),
+        ("a{1001}", "invalid repetition size: {1001}"),
+        ("(?:a{1000}){1000}", "cannot be matched in time linear in a client's name: "),
+        ("^*", "* repeats no character"),
+        ("(a?)*", "can be empty"),
+        ("(a|){2}", "can be empty"),
+        ("(?:a*b*)+", "can be empty"),
+        ("(?:,|$)+", "can be empty"),
+        ("[b-a]", "invalid character class range: b-a"),
+        (r"[a-\d]", r"a-\d is a range that ends with a set"),
+        ("[a&&b]", "[a&&b] has &&, which is not supported (intersection)"),
+        ("[a[b]]", "[a[b]] is not closed, or is not supported"),
+        (r"[\v]", r"[\v] is not closed, or is not supported"),
+        (r"[\Qa\E]", r"[\Qa\E] is not closed, or is not supported"),
+        ("a\\", "\\ is not supported (escape)"),
+        (r"\y", r"\y is not supported (escape); a pattern may have characters, [a-z], ., ^, $, |, (…)"),
+        (r"\x41", r"\x is not supported (escape)"),
+        (r"\bCN", r"\b is not supported (escape)"),
+        (r"\Aa\z", r"\A is not supported (escape)"),
+        (r"\t", r"\t is not supported (escape)"),
+        (r"\Qa\E", r"\Q is not supported (quotation)"),
+        (r"\p{Alpha}", r"\p is not supported (Unicode-class)"),
+        ("(?i)a", "(?i is not supported (flag)"),
+        ("(?-i:a)", "(?-i is not supported (flag)"),
+        ("(?<n>a)", "(?< is not supported (named-group)"),
+        ("(?=a)b", "(?= is not supported (look-around)"),
+        ("(?!a)b", "(?! is not supported (look-around)"),
+        ("(?<=a)b", "(?<= is not supported (look-around)"),
+        ("(?<!a)b", "(?<! is not supported (look-around)"),
+        ("(?>a|ab)c", "(?> is not supported (atomic-group)"),
+        ("a++", "++ is not supported (possessive)"),
+        ("a{2}+", "{2}+ is not supported (possessive)"),
+        (r"(a)\1", r"\1 is not supported (back-reference)"),
+        (r"(?:a)\k<n>", r"\k is not supported (back-reference)"),
+    ],
+)
+def test_a_pattern_that_java_refuses_or_no_mapping_rule_in_use_has_is_refused(pattern: str, why: str) -> None:
+    with pytest.raises(JavaRegexError, match=re.escape(why)):
+        compile_java(pattern)
+
+
+PIECES = st.sampled_from([*r"ab01.^$|?*+()[]{}\-,&<>=!:#iswdQEpx", "(?", "(?<n>", "[^", r"\E", "{2}", "\r", "é", "😀"])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(PIECES, max_size=20).map("".join))
+def test_any_text_is_a_pattern_or_a_java_regex_error(pattern: str) -> None:
+    try:
+        compiled = compile_java(pattern)
+    except JavaRegexError as error:
+        assert str(error)  # noqa: PT017 - either is right
+    else:
+        assert compiled.groups >= 0
 
 
 def sources(text: str) -> list[str]:

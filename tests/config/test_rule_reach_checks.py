@@ -1,8 +1,174 @@
-"""Tests warnings about rules that apply to no client, and about clients to which no rule applies."""
+"""Tests of ``config.rule_reach_checks``."""
 
+from kafka_quota_proxy.config.model import DEFAULT, IpRule, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
-from tests.config.test_load import LISTENERS, warnings
+from tests.config import test_load
+from tests.config.test_load import LISTENERS, loaded, warnings
 from tests.support.cases import each_case
+
+
+def with_rules(*rules: str) -> str:
+    return f"{LISTENERS}quotas:\n" + "".join(f"  - {rule}\n" for rule in rules)
+
+
+def config(*rules: str) -> ProxyConfig:
+    found = loaded(with_rules(*rules))
+    assert found.warnings == ()
+    return found.config
+
+
+def faults(*rules: str) -> list[str]:
+    return test_load.faults(with_rules(*rules))
+
+
+def test_a_rule_of_clients_has_limits_of_all_kinds() -> None:
+    (rule,) = config(
+        "{user: <default>, client-id: etl, producer_byte_rate: 1MB, consumer_byte_rate: 2MB, "
+        "request_percentage: 250.5, request_rate: 0.1, controller_mutation_rate: '10', connections: 3}"
+    ).quotas
+
+    assert rule == QuotaRule(
+        user=DEFAULT,
+        client_id="etl",
+        producer_byte_rate=1_000_000.0,
+        consumer_byte_rate=2_000_000.0,
+        request_percentage=250.5,
+        request_rate=0.1,
+        controller_mutation_rate=10.0,
+        connections=3,
+        source="f.yaml:3",
+    )
+
+
+@each_case("key", CLIENT_LIMIT_KEYS)
+def test_any_one_limit_is_enough(key: str) -> None:
+    (rule,) = config(f"{{client-id: x, {key}: 1000}}").quotas
+
+    assert rule.limits == {key: 1_000}
+
+
+@each_case(
+    "written, ip",
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("<default>", DEFAULT),
+        ("'2001:DB8:0:0::0001'", "2001:db8::1"),
+        ("'::ffff:10.0.0.7'", "10.0.0.7"),
+    ],
+)
+def test_a_rule_of_an_address_is_kept_apart_from_those_of_clients(written: str, ip: object) -> None:
+    found = config("{user: alice, request_rate: 5}", f"{{ip: {written}, connection_creation_rate: 2.5}}")
+
+    assert [rule.source for rule in found.quotas] == ["f.yaml:3"]
+    assert found.ip_quotas == (IpRule(ip=ip, connection_creation_rate=2.5, source="f.yaml:4"),)  # type: ignore[arg-type]
+
+
+def test_a_rate_of_0_for_an_address_is_accepted() -> None:
+    """Kafka's ``ConnectionQuotasTest`` uses a rate of 0 to refuse an address (V55)."""
+    (rule,) = config("{ip: 10.0.0.7, connection_creation_rate: 0}").ip_quotas
+
+    assert rule.connection_creation_rate == 0.0
+
+
+def test_an_address_and_all_others_have_a_rate_each() -> None:
+    """The rates are those of Kafka's ``testAlterIpQuotasRequest`` (V54)."""
+    rules = config(
+        "{ip: 1.2.3.4, connection_creation_rate: 150}", "{ip: <default>, connection_creation_rate: 200}"
+    ).ip_quotas
+
+    assert {rule.ip: rule.connection_creation_rate for rule in rules} == {"1.2.3.4": 150.0, DEFAULT: 200.0}
+
+
+@each_case(
+    "rule, fault",
+    [
+        ("{ip: 10.0.0.7}", "quotas[0]: limits nothing; give connection_creation_rate"),
+        ("{ip: 10.0.0.0/8, connection_creation_rate: 1}", "quotas[0].ip: '10.0.0.0/8' is a network; write one"),
+        (
+            "{ip: broker1, connection_creation_rate: 1}",
+            "quotas[0].ip: 'broker1' is not an IP address; write one such as",
+        ),
+        ("{ip: '', connection_creation_rate: 1}", "quotas[0].ip: must not be empty"),
+        ("{ip: 10, connection_creation_rate: 1}", "quotas[0].ip: must be an IP address such as 10.0.0.7"),
+        ("{ip: null, connection_creation_rate: 1}", "quotas[0].ip: has no value"),
+        ("{ip: 10.0.0.7, connection_creation_rate: -1}", "a connection rate cannot be negative"),
+        ("{ip: 10.0.0.7, connection_creation_rate: }", "connection_creation_rate: has no value; write connections"),
+        ("{connection_creation_rate: 1}", "connection_creation_rate: is a limit of addresses; write a rule {ip: 10"),
+        (
+            "{user: a, producer_byte_rate: 1MB, connection_creation_rate: 1}",
+            "quotas[0].connection_creation_rate: is a limit of addresses",
+        ),
+        (
+            "{ip: 10.0.0.7, user: a, connection_creation_rate: 1}",
+            "quotas[0].user: cannot be given with ip, whose rule has",
+        ),
+        ("{ip: 10.0.0.7, client-id: a, connection_creation_rate: 1}", "quotas[0].client-id: cannot be given with ip"),
+        ("{ip: 10.0.0.7, shaping: paced, connection_creation_rate: 1}", "quotas[0].shaping: cannot be given with ip"),
+        ("{ip: 10.0.0.7, enforcement: observe, connection_creation_rate: 1}", "enforcement: cannot be given with ip"),
+        *(
+            (f"{{ip: 10.0.0.7, {key}: 1000, connection_creation_rate: 1}}", f"quotas[0].{key}: cannot be given with ip")
+            for key in CLIENT_LIMIT_KEYS
+        ),
+    ],
+)
+def test_a_faulty_rule_of_an_address_is_refused(rule: str, fault: str) -> None:
+    (found,) = faults(rule)
+
+    assert found.startswith("f.yaml:3: ")
+    assert fault in found
+
+
+def test_two_rules_for_one_address_name_both_lines_however_it_is_written() -> None:
+    assert faults(
+        "{ip: '::1', connection_creation_rate: 1}",
+        "{ip: <default>, connection_creation_rate: 1}",
+        "{ip: '0:0::1', connection_creation_rate: 2}",
+        "{ip: <default>, connection_creation_rate: 2}",
+    ) == [
+        "f.yaml:5: quotas[2]: ip ::1 has a rule in line 3 already; keep one of them",
+        "f.yaml:6: quotas[3]: ip <default> has a rule in line 4 already; keep one of them",
+    ]
+
+
+def test_a_user_a_client_id_and_an_address_may_have_equal_names() -> None:
+    found = config(
+        "{user: 10.0.0.7, connections: 1}",
+        "{client-id: 10.0.0.7, connections: 1}",
+        "{ip: 10.0.0.7, connection_creation_rate: 1}",
+    )
+
+    assert (len(found.quotas), len(found.ip_quotas)) == (2, 1)
+
+
+def test_two_rules_of_a_client_with_different_limits_are_refused() -> None:
+    assert faults("{user: a, connections: 1}", "{user: a, request_rate: 1}") == [
+        "f.yaml:4: quotas[1]: user a has a rule in line 3 already; put all limits of it into one rule"
+    ]
+
+
+def test_a_rule_without_limits_is_refused_with_the_keys_it_may_have() -> None:
+    (fault,) = faults("{client-id: x}")
+
+    assert fault == (
+        "f.yaml:3: quotas[0]: limits nothing; give producer_byte_rate, consumer_byte_rate, request_percentage, "
+        "request_rate, controller_mutation_rate or connections"
+    )
+
+
+def test_the_checks_ignore_a_rule_that_is_no_mapping() -> None:
+    assert len(faults("just text", "{ip: [1], connection_creation_rate: 1}")) == 2
+
+
+@each_case("key", ["user", "client-id"])
+def test_a_name_longer_than_kafkas_protocol_allows_is_refused(key: str) -> None:
+    longest = "ü" * 16_383 + "x"
+    assert len(config(f"{{{key}: {longest}, connections: 3}}").quotas) == 1
+
+    (fault,) = faults(f"{{{key}: {longest}y, connections: 3}}")
+
+    assert fault.startswith("f.yaml:3")
+    assert "has 32768 bytes; names have at most 32767 in Kafka's protocol" in fault
+
 
 CATCHES_NAMELESS = "{user: <default>, producer_byte_rate: 1MB}"
 

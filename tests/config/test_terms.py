@@ -12,8 +12,7 @@ from kafka_quota_proxy.config.errors import ConfigError, TermsError
 from kafka_quota_proxy.config.load import load, load_bytes
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, KIND_OF_KEY
-from kafka_quota_proxy.config.ramp import Ramp
-from kafka_quota_proxy.config.schedule import DAY_MINUTES, Schedule
+from kafka_quota_proxy.config.schedule import DAY_MINUTES, Ramp, Schedule
 from kafka_quota_proxy.config.term_values import MAX_RAMP_MS, parse_instant_ms, written_duration, written_instant
 from kafka_quota_proxy.config.terms import (
     NO_TERMS,

@@ -1,8 +1,4 @@
-"""Tests which certificates are accepted if several trusted ones have the same name.
-
-What is accepted here, Java's ``TrustManagerFactory`` (17) accepts in both orders, and what is refused here, it refuses.
-The exception are trusted certificates that have expired, which Java accepts.
-"""
+"""Tests of ``config.trust``."""
 
 import ssl
 from collections.abc import Sequence
@@ -19,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from kafka_quota_proxy.config.trust import trust
+from kafka_quota_proxy.config.trust import broker_side_context, trust
 from tests.support.certificates import Authority, Issued
 from tests.support.handshakes import shake
 
@@ -221,3 +217,42 @@ def test_malformed_certificates_are_an_error_of_tls(tmp_path: Path, body: bytes)
 
     with pytest.raises(ssl.SSLError):
         ours.do_handshake()
+
+
+BROKERS = Authority("brokers")
+
+
+def broker(directory: Path, *, host: str, asked_for: list[str | None]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*BROKERS.issue("broker", hosts=[host]).save(directory, "broker"))
+    context.sni_callback = lambda _, name, __: asked_for.append(name)
+    return context
+
+
+def test_an_intermediate_alone_is_trusted_as_in_a_java_truststore(tmp_path: Path) -> None:
+    between = Authority("between", parent=BROKERS)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(*between.issue("broker", hosts=["kafka.example"]).save(tmp_path, "broker"))
+
+    shake(server, broker_side_context(between.save(tmp_path, "ca")), "kafka.example")
+
+
+# -- a final dot --
+
+
+@pytest.mark.parametrize("written", ["kafka.example", "kafka.example."])
+def test_a_final_dot_is_no_part_of_the_name_in_sni_and_certificates(tmp_path: Path, written: str) -> None:
+    asked_for: list[str | None] = []
+    server = broker(tmp_path, host="kafka.example", asked_for=asked_for)
+
+    shake(server, broker_side_context(BROKERS.save(tmp_path, "ca")), written)
+
+    assert asked_for == ["kafka.example"]
+
+
+@pytest.mark.parametrize("written", ["kafka.example..", "other.example."])
+def test_a_certificate_for_another_name_is_refused(tmp_path: Path, written: str) -> None:
+    server = broker(tmp_path, host="kafka.example", asked_for=[])
+
+    with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
+        shake(server, broker_side_context(BROKERS.save(tmp_path, "ca")), written)

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from kafka_quota_proxy.config.ramp import Ramp, limit_at, step_of
+from kafka_quota_proxy.config.schedule import Ramp, limit_at, step_of
 from kafka_quota_proxy.config.term_values import written_instant
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Shaping
-from kafka_quota_proxy.config.ramp import Ramp
-from kafka_quota_proxy.config.schedule import Schedule
+from kafka_quota_proxy.config.schedule import Ramp, Schedule
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
 

@@ -12,7 +12,7 @@ from typing import Final
 from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import DEFAULT, Shaping
-from kafka_quota_proxy.config.quota_schema import QUOTA
+from kafka_quota_proxy.config.schema import QUOTA
 
 DEFAULT_PORT: Final = 9092
 DEFAULT_ADMIN_PORT: Final = 9308

@@ -18,8 +18,8 @@ from typing import Final
 
 from kafka_quota_proxy.config.errors import TlsFileError
 from kafka_quota_proxy.config.security import ClientAuth, ClientTls, TlsVersion, UpstreamTls
-from kafka_quota_proxy.config.tls_context import BrokerSideContext
 from kafka_quota_proxy.config.tls_files import check_expiry, expiry_of, load_ca, load_certificate
+from kafka_quota_proxy.config.trust import BrokerSideContext
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.runtime.isolation import alone
 from kafka_quota_proxy.proxy.server.file_state import FileState, file_state

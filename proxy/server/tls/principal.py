@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from kafka_quota_proxy.config.certificate import CertificateError, subject_of
-from kafka_quota_proxy.config.java_regex import LINE_TERMINATORS
 from kafka_quota_proxy.config.linear_regex import MAX_NAME_LENGTH, Match, Pattern
-from kafka_quota_proxy.config.principal_mapping import LetterCase, MappingRule
+from kafka_quota_proxy.config.principal_mapping import LINE_TERMINATORS, LetterCase, MappingRule
 from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.protocol.errors import MalformedCertificate, NoMatchingRule
 from kafka_quota_proxy.proxy.server.tls.distinguished_name import rfc2253_name

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import IpRule, QuotaRule
-from kafka_quota_proxy.config.ramp import Ramp, step_of
-from kafka_quota_proxy.config.schedule import Schedule
+from kafka_quota_proxy.config.schedule import Ramp, Schedule, step_of
 from kafka_quota_proxy.config.term_values import parse_instant_ms
 from kafka_quota_proxy.proxy.quota.rule_schedule import Rule, RuleSchedule
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of, next_change_ms

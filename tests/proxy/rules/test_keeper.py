@@ -11,8 +11,7 @@ import pytest
 
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.config.ramp import Ramp
-from kafka_quota_proxy.config.schedule import Schedule
+from kafka_quota_proxy.config.schedule import Ramp, Schedule
 from kafka_quota_proxy.config.term_values import parse_instant_ms
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.certificate import CertificateError, subject_of
-from kafka_quota_proxy.config.java_regex import LINE_TERMINATORS
 from kafka_quota_proxy.config.linear_regex import MAX_NAME_LENGTH
-from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES, parse_rules
+from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES, LINE_TERMINATORS, parse_rules
 from kafka_quota_proxy.protocol.errors import MalformedCertificate, NoMatchingRule
 from kafka_quota_proxy.proxy.server.tls.distinguished_name import rfc2253_name
 from kafka_quota_proxy.proxy.server.tls.principal import map_name, user_of_certificate

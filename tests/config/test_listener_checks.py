@@ -2,8 +2,8 @@
 
 from kafka_quota_proxy.config.document import Finding, parse
 from kafka_quota_proxy.config.errors import Severity
+from kafka_quota_proxy.config.listener_checks import check_one_broker, hosts_to_find
 from kafka_quota_proxy.config.load import load_bytes
-from kafka_quota_proxy.config.one_broker_checks import check_one_broker, hosts_to_find
 from kafka_quota_proxy.config.schema import FILE
 from kafka_quota_proxy.config.sections import SectionReader
 from tests.support.cases import each_case
