@@ -74,10 +74,8 @@ EXCEPTIONS = {
         for name in ("connection_queue", "queue_stats", "slot_timeouts")
     },
     # Explanations are tested by the output of the command.
-    **{
-        f"proxy/cli/explanation/{name}.py": "tests/proxy/cli/test_explain.py"
-        for name in ("model", "resolve", "as_json", "as_text")
-    },
+    "proxy/cli/explanation/resolve.py": "tests/proxy/cli/test_explain.py",
+    "proxy/cli/explanation/output.py": "tests/proxy/cli/test_explain.py",
     # The command line and the client of `quotas` are tested through the command.
     "proxy/cli/quotas/arguments.py": "tests/proxy/cli/quotas/test_command.py",
     "proxy/cli/admin_client.py": "tests/proxy/cli/quotas/test_command.py",
@@ -88,7 +86,6 @@ EXCEPTIONS = {
     # The dialer returns this record.
     "proxy/server/brokers/broker.py": "tests/proxy/server/brokers/test_dialer.py",
     # Metrics are tested by whole scrapes.
-    "proxy/admin/metrics/client_quotas.py": "tests/proxy/admin/metrics/test_registry.py",
     "proxy/admin/metrics/listeners.py": "tests/proxy/admin/metrics/test_registry.py",
     # Closing connections are tested with the bound on memory.
     "proxy/server/clients/closing_transports.py": "tests/proxy/server/test_sweeps.py",

@@ -37,6 +37,8 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
     If ``--out`` is given and the command succeeds, the results become the directory ``--out`` at the end of the block.
     Otherwise they are deleted.
     """
+    if "usage" in args:
+        Lake.at(args.usage)  # a place that cannot be reached is an error before Spark has started
     spark = session(
         master=args.master,
         conf=dict(args.conf),

@@ -27,9 +27,8 @@ from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.admin.priority_api import report
 from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi
 from kafka_quota_proxy.proxy.admin.requests import JSON, TEXT, RefusedError, Reply, check_site, refusal
-from kafka_quota_proxy.proxy.admin.status.document import StatusReader, encoded
+from kafka_quota_proxy.proxy.admin.status.document import StatusReader, encoded, page_files
 from kafka_quota_proxy.proxy.admin.status.event_streams import MAX_STREAMS, RETRY_MS, EventStreams
-from kafka_quota_proxy.proxy.admin.status.page import page_files
 from kafka_quota_proxy.proxy.admin.testing_api import PREFIX, OnDemandApi
 from kafka_quota_proxy.proxy.runtime.isolation import report as report_error
 from kafka_quota_proxy.proxy.server.server import Server

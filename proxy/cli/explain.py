@@ -20,10 +20,9 @@ from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE
 from kafka_quota_proxy.config.term_values import parse_instant_ms
 from kafka_quota_proxy.proxy.cli.admin_client import AdminClient, AdminPortError, Queues
-from kafka_quota_proxy.proxy.cli.explanation import as_text as text
-from kafka_quota_proxy.proxy.cli.explanation.as_json import as_json
-from kafka_quota_proxy.proxy.cli.explanation.model import Rules
-from kafka_quota_proxy.proxy.cli.explanation.resolve import explain
+from kafka_quota_proxy.proxy.cli.explanation import output as text
+from kafka_quota_proxy.proxy.cli.explanation.output import as_json
+from kafka_quota_proxy.proxy.cli.explanation.resolve import Rules, explain
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from kafka_quota_proxy.proxy.rules.model import Change
 from kafka_quota_proxy.proxy.rules.source import UnusableSourceError

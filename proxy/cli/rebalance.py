@@ -15,9 +15,8 @@ from kafka_quota_proxy.config.errors import ConfigError, UnitError
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import AdminClient
 from kafka_quota_proxy.config.units import parse_duration_ms
-from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ReadingError, read_snapshot
 from kafka_quota_proxy.proxy.cli.reassignment.progress import LEAST_SPAN_MS
-from kafka_quota_proxy.proxy.cli.reassignment.watch import Clock, Plan, Watcher
+from kafka_quota_proxy.proxy.cli.reassignment.watch import Clock, Plan, ReadingError, Watcher, read_snapshot
 from kafka_quota_proxy.proxy.kafka_client.admin_client import ADMIN_ERRORS, ClusterClient
 from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 

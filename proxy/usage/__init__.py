@@ -1,7 +1,6 @@
 """Writes the usage log, which says how much of each quota was used in each interval, to files and to a Kafka topic.
 
-* ``record``    defines and encodes a record of the log
-* ``timeline``  determines when each interval starts, even if the wall clock steps
+* ``record``    defines and encodes a record of the log, and says when its interval starts
 * ``meter``     turns the counters of quotas into records
 * ``segments``  writes to files, and removes the oldest files
 * ``topic``     writes to a Kafka topic (imported only if a topic is configured)

@@ -13,10 +13,9 @@ from typing import Final
 from kafka_quota_proxy.config.model import ProxyConfig, UsageLog
 from kafka_quota_proxy.proxy.runtime.isolation import report
 from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker, MeteredReplicas
-from kafka_quota_proxy.proxy.usage.record import Batch
+from kafka_quota_proxy.proxy.usage.record import Batch, Timeline
 from kafka_quota_proxy.proxy.usage.segments import Segments
 from kafka_quota_proxy.proxy.usage.sink import Sink
-from kafka_quota_proxy.proxy.usage.timeline import Timeline
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,7 @@ from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManage
 from kafka_quota_proxy.proxy.quota.connections import ListenerQuota
 from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
-from kafka_quota_proxy.proxy.usage.record import OTHER, Batch, UsageCounts, UsageKey
-from kafka_quota_proxy.proxy.usage.timeline import Timeline
+from kafka_quota_proxy.proxy.usage.record import OTHER, Batch, Timeline, UsageCounts, UsageKey
 
 CONNECTION: Final = QuotaKind.CONNECTION_CREATION_RATE.label
 LEADER_REPLICATION: Final = "leader_replication"

@@ -20,7 +20,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker
-from kafka_quota_proxy.proxy.usage.timeline import Timeline
+from kafka_quota_proxy.proxy.usage.record import Timeline
 from tests.support.quota_page import page
 from tests.support.reloads import Reloads
 

@@ -1,8 +1,7 @@
 """Shows who is throttled now, by which rule, since when, and from where: ``/clients`` of the admin port.
 
 active          finds the active buckets, and the connections of their clients
-query           reads which rows a request wants, and in which order
-rows            describes an active bucket and its clients as a row
+rows            describes active buckets and their clients as the rows that a request wants
 api             answers the requests
 
 A bucket has the usage of one entity (a user, a client-id, or both) at one broker, for one kind of quota. There is one

@@ -6,8 +6,7 @@ from threading import Lock
 from typing import Final
 from wsgiref.types import WSGIEnvironment
 
-from kafka_quota_proxy.proxy.admin.clients.query import ClientQuery
-from kafka_quota_proxy.proxy.admin.clients.rows import ClientPage, ClientTable, Row
+from kafka_quota_proxy.proxy.admin.clients.rows import ClientPage, ClientQuery, ClientTable, Row
 from kafka_quota_proxy.proxy.admin.requests import JSON, Reply
 from kafka_quota_proxy.proxy.server.server import Server
 

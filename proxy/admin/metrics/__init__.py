@@ -3,9 +3,7 @@
 exposition      writes Prometheus' text format, line by line
 otlp_push       sends them to an OpenTelemetry endpoint, as otlp_data converts them
 registry        collects every metric of the proxy, in a fixed order
-listeners, connections, fair_queue, replication, quota_sources, usage_log, client_quotas    the metrics of each subject
-resources       what the process uses
-buckets         reads the usage of each entity (a user, a client-id, or both), and limits how many have time series
+listeners, connections, fair_queue, replication, quota_sources, client_quotas    the metrics of each subject
 
 A scrape runs in a thread, without locks, while the event loop changes the numbers. Before the thread iterates over a
 container, it copies the container with a single call, which the event loop cannot interrupt.

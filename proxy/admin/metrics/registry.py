@@ -5,10 +5,13 @@ that Prometheus exporters give to Kafka's JMX metrics.
 """
 
 from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client import ProcessCollector
 
 from kafka_quota_proxy.proxy.admin.metrics.client_quotas import ClientQuotaMetrics
 from kafka_quota_proxy.proxy.admin.metrics.connections import connection_metrics
-from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, Rest, rest
+from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, Namespace, Rest, labels, rest
 from kafka_quota_proxy.proxy.admin.metrics.fair_queue import fair_queue_metrics
 from kafka_quota_proxy.proxy.admin.metrics.listeners import (
     Reloads,
@@ -24,9 +27,54 @@ from kafka_quota_proxy.proxy.admin.metrics.quota_sources import (
     quota_source_metrics,
 )
 from kafka_quota_proxy.proxy.admin.metrics.replication import replication_metrics
-from kafka_quota_proxy.proxy.admin.metrics.resources import resource_metrics
-from kafka_quota_proxy.proxy.admin.metrics.usage_log import usage_log_metrics
+from kafka_quota_proxy.proxy.server.loop_lag import BOUNDS_NS, LoopLag
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.usage.log import UsageLogger
+from kafka_quota_proxy.proxy.usage.sink import Sink
+
+_BOUNDS: Final = (*(repr(bound / 1e9) for bound in BOUNDS_NS), "+Inf")
+# It reads /proc, and collects nothing on systems without.
+_PROCESS: Final = ProcessCollector(registry=None)
+
+
+def resource_metrics(lag: LoopLag) -> Iterator[Family]:
+    """Yield the metrics of the process that all Prometheus clients have, and the lag of the event loop."""
+    for found in _PROCESS.collect():
+        for sample in found.samples:
+            yield Family(sample.name, found.type, found.documentation, [("", sample.value)])
+    yield _lag_metric(lag)
+
+
+def _lag_metric(lag: LoopLag) -> Family:
+    samples: list[tuple[str, float]] = []
+    up_to_here = 0
+    for bound, count in zip(_BOUNDS, lag.counts.copy(), strict=True):
+        up_to_here += count
+        samples.append(("_bucket" + labels(le=bound), up_to_here))
+    samples += [("_count", up_to_here), ("_sum", lag.sum_ns / 1e9)]
+    help_ = "How late the event loop ran a timer, four times a second."
+    return Family(f"{PROXY.prefix}_event_loop_lag_seconds", "histogram", help_, samples)
+
+
+_LOG: Final = Namespace("kafka_quota_proxy_usage_log")
+
+_OF_SINKS: Final[tuple[Metric[Sink], ...]] = (
+    ("records_total", "Records that were written.", lambda sink: sink.written),
+    ("dropped_records_total", "Records that were not written before a stop and are lost.", lambda sink: sink.dropped),
+    ("queued_records", "Records that wait to be written.", lambda sink: sink.queued),
+    ("failures_total", "Attempts to write that failed; each is repeated.", lambda sink: sink.failures),
+    ("last_write_successful", "Whether the last attempt to write succeeded.", lambda sink: not sink.is_failing),
+    ("last_write_timestamp_seconds", "When records were last written, Unix time; 0 if none were.",
+     lambda sink: sink.last_write_s),
+)  # fmt: skip
+
+
+def usage_log_metrics(usage: UsageLogger | None) -> Iterator[Family]:
+    """Yield the metrics of the usage log. If ``usage`` is None, the proxy has no usage log, and nothing is yielded."""
+    if usage is not None:
+        yield from _LOG.table(_OF_SINKS, [(labels(sink=sink.name), sink) for sink in usage.sinks])
+        help_ = "Intervals whose end was postponed because a sink was full or not ready; no record is lost."
+        yield _LOG.counter("postponed_intervals", help_, [("", usage.postponed)])
 
 
 class MetricRegistry:

@@ -20,8 +20,16 @@ from kafka_quota_proxy.proxy.cli.quotas.arguments import (
     names_in,
     settings_in,
 )
-from kafka_quota_proxy.proxy.cli.quotas.diff import Difference, changes_of, differences, lines
-from kafka_quota_proxy.proxy.cli.quotas.rules_file import as_json, as_yaml, not_in_yaml, read
+from kafka_quota_proxy.proxy.cli.quotas.rules_file import (
+    Difference,
+    as_json,
+    as_yaml,
+    changes_of,
+    differences,
+    lines,
+    not_in_yaml,
+    read,
+)
 from kafka_quota_proxy.proxy.rules.codec import (
     MAX_BODY_BYTES,
     RequestedChanges,

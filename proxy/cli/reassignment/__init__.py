@@ -1,11 +1,8 @@
 """Shows how far a partition reassignment has got, and when it will end, if at all.
 
-* ``model``             defines the values that the other modules share
-* ``progress``          turns samples of log sizes into bytes left, rates and times
-* ``cluster_snapshot``  reads the samples from a cluster, and never writes to the cluster
-* ``watch``             decides when to read, when to report, and when to stop
-* ``as_text``           formats reports as text and as JSON
-* ``human_units``       formats sizes, rates and times for ``as_text``
+* ``progress``  turns samples of log sizes into bytes left, rates and times
+* ``watch``     reads the samples from a cluster, and decides when to report, and when to stop
+* ``as_text``   formats reports as text and as JSON
 
-Only ``cluster_snapshot`` and ``watch`` do I/O or read a clock.
+Only ``watch`` does I/O or reads a clock.
 """

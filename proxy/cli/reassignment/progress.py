@@ -1,16 +1,128 @@
 """Computes the progress of a reassignment from samples of log sizes: the bytes left, the rates, and the time left.
 
-Sizes are those of the logs on disk. Retention makes logs shrink, so the rates count only growth.
+A *move* is the copying of one partition's replica to a new broker. Sizes are in bytes, rates in bytes per second. They
+are those of the logs on disk. Retention makes logs shrink, so the rates count only growth.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Set
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafka_quota_proxy.proxy.cli.reassignment.model import Load, Move, Report, Row, Sample
+
+class Move(NamedTuple):
+    """The copying of one partition's replica to a new broker. ``follower`` is the node id of that broker."""
+
+    topic: str
+    partition: int
+    follower: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} to broker {self.follower}"
+
+
+class Waiting(NamedTuple):
+    """A move that cannot go on, or whose progress nobody can tell, until ``brokers`` (node ids) are back."""
+
+    move: Move
+    brokers: tuple[int, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Holds a partition's log size at its leader and at the broker to which it is being copied, at one moment."""
+
+    leader: int  # node id
+    leader_bytes: int
+    follower_bytes: int
+    in_sync_followers: int = 0  # the number of other followers that are in sync; they fetch new data too
+
+    @property
+    def left_bytes(self) -> int:
+        """What the new replica lacks of the leader's log."""
+        return max(0, self.leader_bytes - self.follower_bytes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """Holds all moves of a cluster and their sizes at one moment. ``time_ms`` is from a monotonic clock."""
+
+    time_ms: int
+    moves: Mapping[Move, Sizes]
+    waiting: tuple[Waiting, ...] = ()  # moves that have no sizes, because a broker is away
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Holds what is left to copy to one broker, from one broker, or of one topic to one broker."""
+
+    left_bytes: int
+    rate: float | None  # at which replicas are copied; None if not observed for long enough
+    incoming_rate: float  # new data that arrives for the replicas that are being copied, and has to be copied too
+    in_sync_rate: float = 0.0  # new data that followers in sync fetch, which counts in a leader's throttle
+
+    @property
+    def time_left_ms(self) -> float | None:
+        """How long the copying takes, in milliseconds. None if that is not known yet, or if it never ends.
+
+        It takes L / (R − A) seconds for L bytes that are left, if R bytes per second are copied and A arrive. It never
+        ends unless R is above A. Source: KIP-73, questions and answers.
+        """
+        if self.left_bytes == 0:
+            return 0.0
+        net_rate = (self.rate or 0.0) - self.incoming_rate
+        return self.left_bytes * 1_000 / net_rate if net_rate > 0 else None
+
+    def rate_to_end_in(self, duration_ms: float) -> float:
+        """Return the throttle with which copying the remaining data takes ``duration_ms``, which must be above 0."""
+        return self.left_bytes * 1_000 / duration_ms + self.incoming_rate + self.in_sync_rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of the report on a reassignment, about all replicas of one topic that are being copied to one broker."""
+
+    topic: str
+    follower: int
+    load: Load
+    time_left_ms: float | None  # None if that is not known yet, or if it never ends
+
+    @property
+    def never_ends(self) -> bool:
+        """Whether the rate is known, and the copying does not end at this rate."""
+        return self.load.rate is not None and self.time_left_ms is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The report on all replicas that are being copied to new brokers, with totals for the whole reassignment."""
+
+    span_ms: int  # the time over which rates were measured
+    rows: tuple[Row, ...]  # by topic, then broker
+    total: Load
+    brokers: tuple[Load, ...]  # one for each leader and each follower
+    waiting: tuple[Waiting, ...]  # moves that are in none of the numbers above
+
+    @property
+    def never_ends(self) -> bool:
+        """Whether the copying of any topic to any broker never ends at its rate."""
+        return any(row.never_ends for row in self.rows)
+
+    @property
+    def time_left_ms(self) -> float | None:
+        """How long the whole takes, in milliseconds. None if that is not known yet, or if it never ends or waits."""
+        times = [row.time_left_ms for row in self.rows]
+        ends = [time for time in times if time is not None]
+        return max(ends, default=0.0) if len(ends) == len(times) and not self.waiting else None
+
+    def rate_to_end_in(self, duration_ms: float) -> float:
+        """Return the throttle that, set at all brokers, makes the reassignment take ``duration_ms`` (above 0)."""
+        return max((load.rate_to_end_in(duration_ms) for load in self.brokers), default=0.0)
+
 
 # Rates are measured over this time. Replication quotas average over eleven windows of a second
 # (replication.quota.window.num), and a follower that has used its share may rest for most of that time.

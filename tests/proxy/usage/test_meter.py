@@ -29,8 +29,7 @@ from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS,
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.usage import meter as meter_module
 from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker, MeteredReplicas
-from kafka_quota_proxy.proxy.usage.record import Batch, UsageCounts, UsageKey
-from kafka_quota_proxy.proxy.usage.timeline import Timeline
+from kafka_quota_proxy.proxy.usage.record import Batch, Timeline, UsageCounts, UsageKey
 from tests.support.rules_in_force import update
 
 WALL_MS = 1_767_225_600_000

@@ -7,8 +7,7 @@ import time
 
 from kafka_quota_proxy.config.model import DEFAULT, Admin, QuotaRule
 from kafka_quota_proxy.proxy.admin.clients.api import written
-from kafka_quota_proxy.proxy.admin.clients.query import ClientQuery
-from kafka_quota_proxy.proxy.admin.clients.rows import ClientPage, ClientTable
+from kafka_quota_proxy.proxy.admin.clients.rows import ClientPage, ClientQuery, ClientTable
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.quota_page import LOOPBACK, Answer, Page

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family
-from kafka_quota_proxy.proxy.admin.metrics.resources import resource_metrics
+from kafka_quota_proxy.proxy.admin.metrics.registry import resource_metrics
 from kafka_quota_proxy.proxy.server.loop_lag import LoopLag
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, UsageFiles, UsageLog
-from kafka_quota_proxy.proxy.admin.metrics.usage_log import usage_log_metrics
+from kafka_quota_proxy.proxy.admin.metrics.registry import usage_log_metrics
 from kafka_quota_proxy.proxy.usage.log import usage_log
 
 PREFIX = "kafka_quota_proxy_usage_log"

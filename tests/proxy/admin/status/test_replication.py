@@ -5,7 +5,7 @@ from typing import NamedTuple, cast
 import pytest
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Replication, ReplicationPath
-from kafka_quota_proxy.proxy.admin.status.replication import replication_section
+from kafka_quota_proxy.proxy.admin.status.sections import replication_section
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection

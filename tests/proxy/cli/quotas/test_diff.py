@@ -7,7 +7,7 @@ from hypothesis import given
 from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.protocol.client_quotas import AlterRequest
-from kafka_quota_proxy.proxy.cli.quotas.diff import changes_of, differences, lines
+from kafka_quota_proxy.proxy.cli.quotas.rules_file import changes_of, differences, lines
 from kafka_quota_proxy.proxy.rules.alter import decide
 from kafka_quota_proxy.proxy.rules.codec import RequestedChanges, read_changes, written_changes
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, apply

@@ -1,4 +1,4 @@
-"""Tests that a report about moves predicts their end. Moves are simulated in steps of a tenth of a second."""
+"""Tests of ``proxy.cli.reassignment.progress``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,32 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Report, Sample, Sizes
-from kafka_quota_proxy.proxy.cli.reassignment.progress import LEAST_SPAN_MS, WINDOW_MS, Progress
+from kafka_quota_proxy.proxy.cli.reassignment.progress import (
+    LEAST_SPAN_MS,
+    WINDOW_MS,
+    Load,
+    Move,
+    Progress,
+    Report,
+    Sample,
+    Sizes,
+)
 
 MB = 1_000_000
+
+
+def test_a_load_answers_in_both_directions() -> None:
+    load = Load(left_bytes=600 * MB, rate=12 * MB, incoming_rate=2 * MB, in_sync_rate=MB)
+
+    assert load.time_left_ms == 60_000
+    assert load.rate_to_end_in(60_000) == 13 * MB  # the throttle of a leader also counts what followers in sync fetch
+
+
+def test_copying_nothing_takes_no_time_and_copying_at_the_incoming_rate_never_ends() -> None:
+    assert Load(left_bytes=0, rate=None, incoming_rate=1).time_left_ms == 0
+    assert Load(left_bytes=1, rate=2.0, incoming_rate=2).time_left_ms is None
+
+
 _STEP_MS = 100
 _SAMPLE_MS = 500
 _ORDERS = Move("orders", 0, 4)

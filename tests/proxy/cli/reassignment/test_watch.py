@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ReadingError
-from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Sample, Sizes, Waiting
-from kafka_quota_proxy.proxy.cli.reassignment.watch import Clock, Plan, Watcher
+from kafka_quota_proxy.proxy.cli.reassignment.progress import Move, Sample, Sizes, Waiting
+from kafka_quota_proxy.proxy.cli.reassignment.watch import Clock, Plan, ReadingError, Watcher
 
 MB = 1_000_000
 _MOVE = Move("orders", 0, 4)

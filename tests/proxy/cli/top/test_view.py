@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from kafka_quota_proxy.proxy.admin.clients import query
+from kafka_quota_proxy.proxy.admin.clients import rows as query
 from kafka_quota_proxy.proxy.cli.top.view import KINDS, SORTS, View, after_key, identity, selected_index
 from tests.support.client_rows import row, unlimited
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.proxy.admin.metrics.buckets import OTHER, Names, Row, read
+from kafka_quota_proxy.proxy.admin.metrics.client_quotas import OTHER, Names, Row, read
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
 from kafka_quota_proxy.proxy.quota.entity import Tags
