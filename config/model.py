@@ -12,7 +12,6 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
-from kafka_quota_proxy.config.otlp import Otlp
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, CONNECTION_CREATION_RATE
 from kafka_quota_proxy.config.schedule import Ramp, Schedule
@@ -394,6 +393,5 @@ class ProxyConfig:
     replication: Replication | None = None  # None: no replica is throttled
     usage_log: UsageLog | None = None  # None: no usage log
     admin: Admin | None = None
-    otlp: Otlp | None = None  # None: no metrics are sent
     testing: bool = False  # whether tests may throttle clients through the admin port
     log: Log = field(default_factory=Log)

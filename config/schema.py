@@ -29,7 +29,6 @@ from kafka_quota_proxy.config.model import (
     RelayKind,
     Shaping,
 )
-from kafka_quota_proxy.config.otlp import EXAMPLE, Otlp, parse_endpoint
 from kafka_quota_proxy.config.principal_mapping import MappingRule, parse_rules
 from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.quota_kinds import (
@@ -195,13 +194,6 @@ _BUFFER: Final = read.quantity(
     otherwise="must be 16MiB or more; below it a few slow clients would be closed without need",
 )
 _MAX_THROTTLE_TIME: Final = "a duration such as 25s, or null for no bound"
-_OTLP_INTERVAL: Final = read.quantity(
-    parse_duration_ms,
-    "a duration, such as 60s",
-    least=1_000,
-    most=3_600_000,
-    otherwise="must be from 1s to 1h, such as 60s",
-)
 
 
 def _upstream(value: str) -> Address:
@@ -340,16 +332,6 @@ _ADMIN: Final = Section(
         "quotas_token_file": read.FILE_PATH,
     },
 )
-_OTLP: Final = Section(
-    Otlp,
-    {
-        "endpoint": Key(
-            read.parsed(parse_endpoint, f"a URL, such as {EXAMPLE}"),
-            missing=f"write the base URL of the receiver, such as {EXAMPLE}",
-        ),
-        "interval": Key(_OTLP_INTERVAL, "interval_ms"),
-    },
-)
 _LOG: Final = Section(
     Log, {"format": Key(read.member_of(LogFormat)), "level": Key(read.one_of("debug", "info", "warning", "error"))}
 )
@@ -379,7 +361,6 @@ FILE: Final = Section(
         "quotas_from": Key(QUOTAS_FROM, expand=quotas_from_mapping),
         "store": Key(STORE),
         "admin": Key(_ADMIN, takes_null=True),
-        "otlp": Key(_OTLP, takes_null=True),
         "testing": Key(read.boolean),
         "log": Key(_LOG, takes_null=True),
     },

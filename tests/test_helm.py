@@ -91,7 +91,6 @@ CHANGES: Final[dict[str, Any]] = {
     "max_buckets": 1000,
     "max_buffered": "256MiB",
     "max_throttle_time": "20s",
-    "otlp": {"endpoint": "http://collector:4318"},
     "principals": {"exempt": ["root"]},
     "quotas": [{"client-id": "etl", "producer_byte_rate": "1MiB"}],
     "quotas_from": "broker",

@@ -58,8 +58,8 @@ class AdminServer:
         StartError: An address cannot be bound.
     """
 
-    def __init__(self, admin: Admin, server: Server, reloader: Reloads, registry: MetricRegistry | None = None) -> None:
-        registry, health = registry or MetricRegistry(server, reloader), Health(server, reloader)
+    def __init__(self, admin: Admin, server: Server, reloader: Reloads) -> None:
+        registry, health = MetricRegistry(server, reloader), Health(server, reloader)
         hosts = frozenset(without_final_dot(host.lower()) for host in (admin.bind.host, *admin.hosts))
         loop = asyncio.get_running_loop()
         page = QuotasApi(loop, server, admin.quotas_token_file)

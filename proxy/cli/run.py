@@ -16,8 +16,6 @@ from kafka_quota_proxy.config.document import located
 from kafka_quota_proxy.config.errors import ConfigError, Severity, StartError, TlsFileError
 from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
-from kafka_quota_proxy.proxy.admin.metrics.otlp_push import OtlpPush, instance_of
-from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.cli.logging_setup import announce, configure_logging
 from kafka_quota_proxy.proxy.cli.writable_paths import USAGE_LOG, usage_log_fault
 from kafka_quota_proxy.proxy.runtime.build import description
@@ -91,12 +89,9 @@ async def _serve(path: Path, loaded: Loaded) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
     loop.add_signal_handler(signal.SIGHUP, reloader.request)
-    config, registry = loaded.config, MetricRegistry(server, reloader)
     with contextlib.ExitStack() as stack:
-        if config.admin is not None:
-            stack.enter_context(AdminServer(config.admin, server, reloader, registry))
-        if config.otlp is not None:
-            stack.enter_context(OtlpPush(config.otlp, registry, instance=instance_of(config)))
+        if loaded.config.admin is not None:
+            stack.enter_context(AdminServer(loaded.config.admin, server, reloader))
         await server.run(companion=reloader.watch)
 
 

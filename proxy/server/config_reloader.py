@@ -186,7 +186,7 @@ def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:
     ]
     keys += [
         key
-        for key in ("upstream_bind", "quotas_from", "store", "usage_log", "admin", "otlp", "log")
+        for key in ("upstream_bind", "quotas_from", "store", "usage_log", "admin", "log")
         if getattr(running, key) != getattr(new, key)
     ]
     return tuple(keys)

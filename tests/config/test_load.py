@@ -35,7 +35,6 @@ from kafka_quota_proxy.config.model import (
     RelayKind,
     Shaping,
 )
-from kafka_quota_proxy.config.otlp import Otlp
 from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES
 from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.schema import FILE
@@ -122,7 +121,6 @@ def test_every_key_reaches_the_model() -> None:
           exempt: [ANONYMOUS]
           brokers: [ANONYMOUS]
         admin: {bind: 127.0.0.1:9308}
-        otlp: {endpoint: 'https://collector:4318/', interval: 15s}
         log: {format: json, level: debug}
         """
     ).config
@@ -179,7 +177,6 @@ def test_every_key_reaches_the_model() -> None:
             brokers=frozenset({"ANONYMOUS"}),
         ),
         admin=Admin(bind=Address(host="127.0.0.1", port=9308)),
-        otlp=Otlp(endpoint="https://collector:4318", interval_ms=15_000),
         log=Log(format=LogFormat.JSON, level="debug"),
     )
 

@@ -40,14 +40,11 @@ from kafka_quota_proxy.config.model import (
     UsageFiles,
     UsageLog,
 )
-from kafka_quota_proxy.config.otlp import Otlp
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, DescribeRequest, Op
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
-from kafka_quota_proxy.proxy.admin.metrics.otlp_push import OtlpPush
-from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.kafka_client.loop_thread import LoopThread
 from kafka_quota_proxy.proxy.rules.broker.broker_rules import ParsedQuotas
@@ -715,8 +712,6 @@ async def whole(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) 
     server = Server(config)
     admin = Admin(bind=Address(host="127.0.0.1", port=0), quotas_token_file=str(path / "token"))
     admin_server = stack.enter_context(AdminServer(admin, server, Reloads()))
-    nowhere = Otlp(endpoint="http://127.0.0.1:1", interval_ms=500)
-    stack.enter_context(OtlpPush(nowhere, MetricRegistry(server, Reloads()), instance="a"))
     return Bed(server, path, admin_server, node=node, restarts=restarts), reloader.watch
 
 

@@ -67,7 +67,7 @@ def test_check_and_explain_need_neither_the_demos_packages_nor_the_event_loop() 
 def test_all_commands_but_the_demo_need_no_extra() -> None:
     program = (
         "import sys\n"
-        "sys.modules |= dict.fromkeys(('confluent_kafka', 'opentelemetry'))\n"
+        "sys.modules |= dict.fromkeys(('confluent_kafka',))\n"
         "from kafka_quota_proxy.proxy import __main__ as program\n"
         "from kafka_quota_proxy.proxy.cli.admin_client import AdminClient\n"
         "from tests.support.client_rows import page, row\n"

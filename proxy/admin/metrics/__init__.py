@@ -1,7 +1,6 @@
 """Writes the metrics of the proxy for Prometheus.
 
 exposition      writes Prometheus' text format, line by line
-otlp_push       sends them to an OpenTelemetry endpoint, as otlp_data converts them
 registry        collects every metric of the proxy, in a fixed order
 listeners, connections, fair_queue, replication, quota_sources, client_quotas    the metrics of each subject
 

@@ -23,7 +23,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "kafka-quota-proxy.configMap" -}}
 {{- $name := include "kafka-quota-proxy.fullname" . }}
 {{- if eq .Values.mode "standalone" }}
-{{- $start := pick .Values.config "admin" "kafka" "listeners" "log" "otlp" "quotas_from" "store" "upstream_bind" "usage_log" }}
+{{- $start := pick .Values.config "admin" "kafka" "listeners" "log" "quotas_from" "store" "upstream_bind" "usage_log" }}
 {{- $name = printf "%s-%s" $name ($start | toJson | sha256sum | trunc 10) }}
 {{- end }}
 {{- $name }}
