@@ -15,7 +15,6 @@ import struct
 import sysconfig
 from collections.abc import Mapping, Sequence
 from ctypes import c_char_p, c_int, c_int16, c_int32, c_size_t, c_void_p
-from pathlib import Path
 from typing import Any, Final, Self
 
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
@@ -46,13 +45,6 @@ _DISABLED: Final = (
 # An ApiVersions request of v0, with its length.
 _WAKING_REQUEST: Final = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 _ANSWERS_BYTES: Final = 1 << 16
-_MAPS: Final = Path("/proc/self/maps")
-# auditwheel (Linux) and delocate (macOS) put bundled libraries here, relative to the package's directory.
-_BUNDLED: Final = (
-    ("../confluent_kafka.libs", "librdkafka*.so*"),
-    (".dylibs", "librdkafka*.dylib"),
-    ("../confluent_kafka.dylibs", "librdkafka*.dylib"),
-)
 
 
 class MockCluster:
@@ -182,50 +174,18 @@ class MockCluster:
 
 
 def load_librdkafka() -> ctypes.CDLL:
-    """Open the same librdkafka library that confluent-kafka uses.
+    """Open the librdkafka library that confluent-kafka uses.
+
+    It is opened through confluent-kafka's own extension module, of which it is a dependency, wherever it lies.
 
     Raises:
-        DemoError: confluent-kafka is not installed, or its librdkafka is not found.
+        DemoError: confluent-kafka is not installed.
     """
     try:
-        module = importlib.import_module("confluent_kafka")
+        module = importlib.import_module("confluent_kafka.cimpl")
     except ImportError as error:
         raise DemoError(missing_extra_message(error.name or str(error), soabi=_soabi())) from error
-    package = Path(str(module.__file__)).parent
-    # The loaded library is tried first, because a confluent-kafka built from source uses a library of the system, which
-    # no glob would find.
-    try:
-        maps = _MAPS.read_text()
-    except OSError:  # Linux has it
-        maps = ""
-    path = library_in_maps(maps) or bundled_library(package)
-    if path is None:
-        raise DemoError(f"no librdkafka next to confluent-kafka in {package}: reinstall it")
-    return ctypes.CDLL(path)
-
-
-def library_in_maps(maps: str) -> str | None:
-    """Return the path of the librdkafka library that this process has loaded, or None if it has loaded none.
-
-    ``maps`` is the text of Linux's ``/proc/self/maps``, which lists the loaded libraries.
-    """
-    for line in maps.splitlines():
-        # address perms offset dev inode path; the path may hold spaces
-        fields = line.split(maxsplit=5)
-        if len(fields) == 6 and Path(fields[5]).name.startswith("librdkafka"):
-            return fields[5]
-    return None
-
-
-def bundled_library(package: Path) -> str | None:
-    """Return the path of the librdkafka library that is bundled with confluent-kafka, or None if there is none.
-
-    ``package`` is the directory in which confluent-kafka is installed.
-    """
-    for directory, pattern in _BUNDLED:
-        for path in sorted((package / directory).glob(pattern)):
-            return str(path.resolve())
-    return None
+    return ctypes.CDLL(module.__file__)
 
 
 def missing_extra_message(package: str, *, soabi: str) -> str:
