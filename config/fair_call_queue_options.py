@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 from kafka_quota_proxy.config import fair_call_queue as queue
-from kafka_quota_proxy.config import fair_call_queue_options as options
 from kafka_quota_proxy.config import value_readers as read
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.sections import Key, Section
@@ -252,47 +251,45 @@ def none_for_false(value: object) -> object:
     return None if value is False else value
 
 
-# ``fair_call_queue_options.settings`` takes the values of these keys by their fields.
+# ``settings`` takes the values of these keys by their fields.
 FAIR_CALL_QUEUE: Final = Section(
     dict,
     {
-        "callqueue.impl": Key(partial(options.parse_implementation, choices=queue.CallQueueImpl)),
+        "callqueue.impl": Key(partial(parse_implementation, choices=queue.CallQueueImpl)),
         "callqueue.capacity": Key(read.at_least_one, "capacity"),
-        "callqueue.capacity.weights": Key(options.parse_whole_numbers, "capacity_weights"),
+        "callqueue.capacity.weights": Key(parse_whole_numbers, "capacity_weights"),
         "callqueue.within-level": Key(read.member_of(queue.WithinLevel), "within_level"),
-        "scheduler.impl": Key(partial(options.parse_implementation, choices=queue.SchedulerImpl)),
-        "scheduler.priority.levels": Key(read.whole_number(1, options.MAX_LEVELS, _TOO_MANY_LEVELS), "levels"),
-        "faircallqueue.multiplexer.weights": Key(options.parse_turns, "multiplexer_weights"),
+        "scheduler.impl": Key(partial(parse_implementation, choices=queue.SchedulerImpl)),
+        "scheduler.priority.levels": Key(read.whole_number(1, MAX_LEVELS, _TOO_MANY_LEVELS), "levels"),
+        "faircallqueue.multiplexer.weights": Key(parse_turns, "multiplexer_weights"),
         "backoff.enable": Key(read.boolean),
-        "identity-provider.impl": Key(options.parse_identity_provider, "identity_provider"),
+        "identity-provider.impl": Key(parse_identity_provider, "identity_provider"),
         "identities.max": Key(
             read.or_null(read.whole_number(1, INT32_MAX, ", or null for any number")), "max_identities"
         ),
-        "cost-provider.impl": Key(partial(options.parse_providers, choices=queue.CostProvider), "cost_provider"),
+        "cost-provider.impl": Key(partial(parse_providers, choices=queue.CostProvider), "cost_provider"),
         **{
             f"weighted-cost.{phase}": Key(_weight, f"weight_{phase}")
             for phase in queue.CostWeights.__dataclass_fields__
         },
-        "decay-scheduler.period-ms": Key(read.whole_number(1, options.INT64_MAX), "period_ms"),
+        "decay-scheduler.period-ms": Key(read.whole_number(1, INT64_MAX), "period_ms"),
         "decay-scheduler.decay-factor": Key(_decay_factor, "decay_factor"),
-        "decay-scheduler.thresholds": Key(options.parse_per_cents, "thresholds"),
+        "decay-scheduler.thresholds": Key(parse_per_cents, "thresholds"),
         "decay-scheduler.utilisation-floor": Key(read.number_between(0, 1, is_open=False), "utilisation_floor"),
         "decay-scheduler.backoff.responsetime.enable": Key(read.boolean, "backoff_responsetime_enable"),
         "decay-scheduler.backoff.responsetime.thresholds": Key(
-            options.parse_durations_ms, "backoff_responsetime_thresholds_ms"
+            parse_durations_ms, "backoff_responsetime_thresholds_ms"
         ),
         "decay-scheduler.metrics.top.user.count": Key(read.at_least_one, "top_user_count"),
-        "decay-scheduler.service-users": Key(options.parse_names, "service_users"),
+        "decay-scheduler.service-users": Key(parse_names, "service_users"),
         # In a deprecated key, 0 means that the key is not set.
-        "faircallqueue.priority-levels": Key(
-            read.whole_number(0, options.MAX_LEVELS, _TOO_MANY_LEVELS), "deprecated_levels"
-        ),
-        "faircallqueue.decay-scheduler.period-ms": Key(read.whole_number(0, options.INT64_MAX), "deprecated_period_ms"),
+        "faircallqueue.priority-levels": Key(read.whole_number(0, MAX_LEVELS, _TOO_MANY_LEVELS), "deprecated_levels"),
+        "faircallqueue.decay-scheduler.period-ms": Key(read.whole_number(0, INT64_MAX), "deprecated_period_ms"),
         "faircallqueue.decay-scheduler.decay-factor": Key(
             lambda value: value if value == 0 else _decay_factor(value), "deprecated_decay_factor"
         ),
-        "faircallqueue.decay-scheduler.thresholds": Key(options.parse_per_cents, "deprecated_thresholds"),
-        "max_in_flight": Key(options.parse_max_in_flight),
+        "faircallqueue.decay-scheduler.thresholds": Key(parse_per_cents, "deprecated_thresholds"),
+        "max_in_flight": Key(parse_max_in_flight),
         "max_in_flight.min": Key(read.at_least_one, "min_in_flight"),
         "max_in_flight.max": Key(read.at_least_one, "most_in_flight"),
     },

@@ -5,7 +5,7 @@ quotas at that broker, which the operator may not expect. The running proxy lear
 addresses belong to one broker, but this check warns before the start.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.addresses import default_broker_ports, is_any, leads_to, same_host, share_host
@@ -171,34 +171,16 @@ class _Upstream(NamedTuple):
     servers: tuple[Address, ...]
 
 
-def check_one_broker(
-    top: Part, document: Document, *, hosts: Mapping[str, Collection[str]] | None = None
-) -> Iterator[Finding]:
-    """Warn of each listener that may lead to the same broker as an earlier listener in the file.
-
-    ``hosts`` maps host names to their IP addresses. If it is None, listeners with the same host name and port are
-    warned of. Otherwise, listeners with different host names but a common IP address and port are warned of.
-    """
+def check_one_broker(top: Part, document: Document) -> Iterator[Finding]:
+    """Warn of each listener that may lead to the same broker as an earlier one: with the same host name and port."""
     before: list[_Upstream] = []
     for upstream in _upstreams(top):
         for other in before:
-            found = _shared(upstream, other, hosts)
+            found = _shared(upstream, other)
             if found is not None:
                 yield _shares(upstream, other, document.line(other.at), *found)
                 break
         before.append(upstream)
-
-
-def hosts_to_find(top: Part) -> frozenset[str]:
-    """Return the host names whose IP addresses ``check_one_broker`` needs.
-
-    A host name is needed if the same port also appears with another host name.
-    """
-    by_port: dict[int, set[str]] = {}
-    for upstream in _upstreams(top):
-        for server in upstream.servers:
-            by_port.setdefault(server.port, set()).add(server.host)
-    return frozenset(host for spellings in by_port.values() if len(spellings) > 1 for host in spellings)
 
 
 def _upstreams(top: Part) -> Iterator[_Upstream]:
@@ -209,18 +191,12 @@ def _upstreams(top: Part) -> Iterator[_Upstream]:
             yield _Upstream(listener.at, "bootstrap_servers", servers)
 
 
-def _shared(
-    one: _Upstream, other: _Upstream, hosts: Mapping[str, Collection[str]] | None
-) -> tuple[Address, Address] | None:
+def _shared(one: _Upstream, other: _Upstream) -> tuple[Address, Address] | None:
     """Return two servers, one of each upstream, that may be the same broker, or None if there are none."""
     if one.key == other.key and set(one.servers) == set(other.servers):
         return None
-    pairs = [(server, same) for server in one.servers for same in other.servers if server.port == same.port]
-    by_text = [pair for pair in pairs if same_host(pair[0].host, pair[1].host)]
-    if hosts is None:
-        return by_text[0] if by_text else None
-    found = (pair for pair in pairs if not set(hosts.get(pair[0].host, ())).isdisjoint(hosts.get(pair[1].host, ())))
-    return None if by_text else next(found, None)
+    pairs = ((server, same) for server in one.servers for same in other.servers if server.port == same.port)
+    return next((pair for pair in pairs if same_host(pair[0].host, pair[1].host)), None)
 
 
 def _shares(one: _Upstream, other: _Upstream, line: int, server: Address, same: Address) -> Finding:

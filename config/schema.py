@@ -364,4 +364,5 @@ FILE: Final = Section(
         "testing": Key(read.boolean),
         "log": Key(_LOG, takes_null=True),
     },
+    removed={"otlp": "no longer exists: let a collector of OpenTelemetry scrape /metrics; remove it"},
 )

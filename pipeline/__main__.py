@@ -27,12 +27,6 @@ _COMMON: Final = (
     "100 batches with bad lines."
 )
 
-# Arguments of earlier versions, by command, and what to do without them.
-_GONE: Final = {
-    ("import", "jmx-csv"): "scrape the brokers with the JMX exporter, and use import prometheus",
-    ("balance", "--follow"): "limits are divided once: give --out DIR, and run it again when load has moved",
-}
-
 
 class _Command(NamedTuple):
     summary: str
@@ -134,10 +128,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: Sequence[str]) -> int:
     command = next((argument for argument in given if not argument.startswith("-")), None)
-    for word in given:
-        if (command or "", word) in _GONE:
-            sys.stderr.write(f"{_PROGRAM} {command}: {word} is gone: {_GONE[command or '', word]}\n")
-            return 2
     args = parser(command).parse_args(given)
     module_name = getattr(args, "module", args.command)
     try:

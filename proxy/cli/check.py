@@ -6,7 +6,6 @@ because a running proxy may be using it.
 
 import argparse
 import json
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -16,11 +15,8 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.document import Document, fault_at, parse
 from kafka_quota_proxy.config.errors import ConfigError, Fault, Severity
-from kafka_quota_proxy.config.listener_checks import check_one_broker, hosts_to_find
 from kafka_quota_proxy.config.load import load_read, read
 from kafka_quota_proxy.config.model import ProxyConfig, QuotasFromBroker, Store
-from kafka_quota_proxy.config.schema import FILE
-from kafka_quota_proxy.config.sections import SectionReader
 from kafka_quota_proxy.proxy.cli.check_live import live_faults
 from kafka_quota_proxy.proxy.cli.writable_paths import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
@@ -88,9 +84,7 @@ def _check(path: str, *, is_live: bool) -> _CheckResult:
     more = f"{_other_sources(config)}{_store_summary(config, report)}"
     return _CheckResult(
         file,
-        tuple(
-            sorted((*loaded.warnings, *of_disk, *_name_faults(document), *of_brokers), key=lambda finding: finding.line)
-        ),
+        tuple(sorted((*loaded.warnings, *of_disk, *of_brokers), key=lambda finding: finding.line)),
         f"{_count(listeners, 'listener')}, {_count(quotas, 'quota')}{more}",
     )
 
@@ -158,20 +152,6 @@ def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Docu
         yield Fault(
             file=document.file, line=line, key=f"quotas[{rules[line]}]", message=message, severity=Severity.WARNING
         )
-
-
-def _name_faults(document: Document) -> list[Fault]:
-    """Return a warning for each listener that names the same broker as another listener, but by another host name."""
-    top = SectionReader(document, FILE).read()
-    hosts = {name: found for name in hosts_to_find(top) if (found := _addresses_of(name))}
-    return [fault_at(document, *finding) for finding in check_one_broker(top, document, hosts=hosts)]
-
-
-def _addresses_of(host: str) -> frozenset[str]:
-    try:
-        return frozenset(str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))
-    except (OSError, UnicodeError):
-        return frozenset()
 
 
 def _other_sources(config: ProxyConfig) -> str:

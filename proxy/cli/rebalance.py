@@ -22,11 +22,6 @@ from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 
 # A little longer than the window of Kafka's replication quotas, over which the rate of a follower evens out.
 _EVERY: Final = "12s"
-# Options of earlier versions, and what to do without them.
-_GONE: Final = {
-    "--throttle": "ask for the throttle that ends it by a time: --by 2h",
-    "--once": "one report is the default; leave it out",
-}
 _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
 
 
@@ -50,8 +45,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object per line and report, in bytes and milliseconds"
     )
-    for option, instead in _GONE.items():
-        parser.add_argument(option, action=_Gone, nargs="?", const=instead, help=argparse.SUPPRESS)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -92,19 +85,6 @@ def deadline(by: time_of_day | timedelta, now: datetime) -> datetime:
     # The zone is added last, so that it has the offset of that day, which may be in summer time.
     today = datetime.combine(now.date(), by).astimezone()
     return today if today > now else datetime.combine(now.date() + timedelta(days=1), by).astimezone()
-
-
-class _Gone(argparse.Action):
-    """Reports an option of ``_GONE``."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        parser.error(f"{option_string} is gone: {self.const}")
 
 
 class _By(NamedTuple):

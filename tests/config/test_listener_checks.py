@@ -1,11 +1,7 @@
 """Tests warnings about two listeners that may lead to one broker under different names."""
 
-from kafka_quota_proxy.config.document import Finding, parse
 from kafka_quota_proxy.config.errors import Severity
-from kafka_quota_proxy.config.listener_checks import check_one_broker, hosts_to_find
 from kafka_quota_proxy.config.load import load_bytes
-from kafka_quota_proxy.config.schema import FILE
-from kafka_quota_proxy.config.sections import SectionReader
 from tests.support.cases import each_case
 
 SIDECAR = "  - {{name: l{}, bind: 127.0.0.1:{}, upstream: '{}'}}\n"
@@ -23,13 +19,6 @@ def file_of(*servers: str) -> bytes:
         else:
             text += SIDECAR.format(number, port, address)
     return text.encode()
-
-
-def looked_up(*servers: str, hosts: dict[str, list[str]]) -> list[Finding]:
-    document = parse(file_of(*servers).decode(), file="f")
-    top = SectionReader(document, FILE).read()
-    assert hosts_to_find(top) == hosts.keys()
-    return list(check_one_broker(top, document, hosts=hosts))
 
 
 def warned(*servers: str) -> list[str]:
@@ -65,17 +54,3 @@ def test_the_warning_names_both_listeners_and_the_remedy() -> None:
 )
 def test_address_texts_tell_whether_two_upstreams_are_one_broker(servers: tuple[str, ...], count: int) -> None:
     assert len(warned(*servers)) == count
-
-
-def test_looked_up_addresses_tell_whether_two_upstreams_are_one_broker() -> None:
-    hosts = {"a.example": ["10.0.0.1"], "b.example": ["10.0.0.2", "10.0.0.1"], "c.example": ["10.0.0.3"]}
-
-    (found,) = looked_up("a.example:9092", "b.example:9092", "c.example:9092", "d.example:9093", hosts=hosts)
-
-    assert "b.example:9092 may be the broker at a.example:9092" in found.message
-
-
-def test_equal_texts_are_reported_before_addresses_are_looked_up() -> None:
-    hosts = {"127.0.0.1": ["127.0.0.1"], "localhost": ["127.0.0.1"]}
-
-    assert looked_up("127.0.0.1:1", "localhost:1", hosts=hosts) == []

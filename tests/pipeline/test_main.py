@@ -132,20 +132,6 @@ def test_a_wrong_argument_is_answered_at_once(words: list[str], said: str, capsy
     assert said in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("line", "instead"),
-    [
-        ("balance --follow --usage kafka://h:1/t --limits c.yaml", "run it again when load has moved"),
-        ("import jmx-csv broker1.csv --out usage", "use import prometheus"),
-    ],
-)
-def test_an_argument_that_is_gone_is_answered_with_what_to_do(
-    line: str, instead: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(line.split()) == 2
-    assert capsys.readouterr().err.endswith(f"{instead}\n")
-
-
 @pytest.mark.usefixtures("spark")
 def test_simulate_writes_a_log_and_says_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "usage"

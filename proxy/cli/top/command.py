@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final
 
 from kafka_quota_proxy.proxy.cli.admin_client import DEFAULT_URL, AdminClient, AdminPortError
-from kafka_quota_proxy.proxy.cli.top import command as live
 from kafka_quota_proxy.proxy.cli.top.poller import INTERVAL_S, Answer, Page, Poller, Query
 from kafka_quota_proxy.proxy.cli.top.screen import bypassed, clients_table, duration, printable, screen, summary
 from kafka_quota_proxy.proxy.cli.top.terminal import Keys, Line, Screen, Text, write_lines
@@ -92,9 +91,9 @@ def execute(args: argparse.Namespace) -> int:
             return 0
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # it is a text stream
         if args.once or not sys.stdout.isatty():
-            live.print_once(client.clients(view.query()), view)
+            print_once(client.clients(view.query()), view)
         else:
-            live.show(client.clients, view, url=args.url)
+            show(client.clients, view, url=args.url)
     except AdminPortError as error:
         sys.stderr.write(f"{_PROGRAM}: {error}\n")
         return 1

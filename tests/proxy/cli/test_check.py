@@ -1,7 +1,6 @@
 """Tests that ``check`` prints every fault, and that its exit status tells whether the file is valid."""
 
 import json
-import socket
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
@@ -154,16 +153,3 @@ def test_the_page_shows_the_json(
     assert json.loads(capsys.readouterr().out) == json.loads(
         block("reference/commands.md", "json", holding="findings").text
     )
-
-
-def test_a_broker_named_twice_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    name, second = socket.gethostname(), f"{{name: two, bind: 127.0.0.1:9093, upstream: {socket.gethostname()}:19092}}"
-    host = socket.gethostbyname(name)
-    path = tmp_path / "c.yaml"
-    path.write_text(f"listeners:\n- {{name: one, bind: 127.0.0.1:9092, upstream: '{host}:19092'}}\n- {second}\n")
-
-    assert main(["check", str(path)]) == 0
-
-    warnings = [line for line in capsys.readouterr().err.splitlines() if "share its quotas" in line]
-    assert len(warnings) == 1
-    assert f"{name}:19092 may be the broker at {host}:19092 in line 2" in warnings[0]
