@@ -32,7 +32,6 @@ from kafka_quota_proxy.pipeline.report_sections import (
     Brokers,
     Entity,
     Row,
-    Use,
     named,
     replays_of,
     state_facts,
@@ -93,8 +92,9 @@ class Findings:
 def capacity_page(found: Findings) -> str:
     """Return the HTML of report.html."""
     reached = _reached(found)
+    lines = [_line(one, found, reached.get(one[:3])) for one in found.suggestions]
     sections = [
-        Section("Which limits?", "Each row is one kind of request of one entity.", _table(found, reached)),
+        Section("Which limits?", "Each row is one kind of request of one entity.", _table(found, lines)),
         Section(
             "Which clients would be throttled, and for how long?",
             "The log replayed under the suggested limits by the proxy's own arithmetic: for how long clients were "
@@ -122,7 +122,7 @@ def capacity_page(found: Findings) -> str:
         ),
     ]
     if found.owner is not None:
-        sections.insert(1, teams_section(_uses(found, found.owner), limits="suggested"))
+        sections.insert(1, teams_section(lines, limits="suggested"))
     words = (
         f"{found.log} Next: kafka-quota-proxy check quotas.yaml, load them with enforcement: observe, then switch on "
         "in the steps of ramp/."
@@ -182,7 +182,7 @@ def _facts(found: Findings, reached: Mapping[Entity, Reach]) -> list[tuple[str, 
     return facts
 
 
-def _table(found: Findings, reached: Mapping[Entity, Reach]) -> str:
+def _table(found: Findings, lines: Sequence[Line]) -> str:
     percentile = f"p{found.percentile:g}"
     replayed = "in a replay of the log under the suggested limit"
     columns = [
@@ -201,52 +201,40 @@ def _table(found: Findings, reached: Mapping[Entity, Reach]) -> str:
         Column("limit_reached", "limit reached", "weeks", _FORECAST),
         Column("remark", "remark", "text"),
     ]
-    lines = [_line(one, found, reached.get(one[:3])) for one in found.suggestions]
-    for rule in found.unused:
-        team = [found.owner(rule.user, rule.client_id)] if found.owner else []
-        rest = (None,) * (len(columns) - 5 - len(team))
-        lines.append(((rule.user, rule.client_id), *team, rule.kind, rule.limit, None, UNUSED, *rest))
-    return entity_table("capacity", columns, lines, quotas=found.quotas)
+    unused = [
+        {"entity": one[1:3], "team": _team(found, *one[1:3]), "kind": one.kind, "current_limit": one.limit}
+        | {"current_is": UNUSED}
+        for one in found.unused
+    ]
+    return entity_table("capacity", columns, [*lines, *unused], quotas=found.quotas)
+
+
+def _team(found: Findings, user: str, client_id: str) -> str:
+    return found.owner(user, client_id) if found.owner else ""
 
 
 def _line(one: Suggestion, found: Findings, reached: Reach | None) -> Line:
     entity = one[:3]
     row, trend, current = found.throttled.get(entity), found.trends.get(entity), found.in_force.get(entity)
-    return (
-        (one.user, one.client_id),
-        *([found.owner(one.user, one.client_id)] if found.owner else []),
-        one.kind,
-        current.limit if current else None,
-        one.limit,
-        found.states.get(entity, ""),
-        one.decided_by,
-        one.percentile,
-        one.peak,
-        row["throttled_share"] if row else None,
-        row["longest_delay_ms"] if row else None,
-        trend.percent_in_30_days if trend else None,
-        (reached.weeks, reached.words) if reached else (None, ""),
-        one.why,
-    )
-
-
-def _uses(found: Findings, owner: Callable[[str, str], str]) -> list[Use]:
-    uses = []
-    for one in found.suggestions:
-        entity = one[:3]
-        current, row = found.in_force.get(entity), found.throttled.get(entity)
-        uses.append(
-            Use(
-                owner(one.user, one.client_id),
-                one.kind,
-                found.amounts.get(entity, 0),
-                ((one.kind, *current.name), current.limit) if current else None,
-                (entity, one.limit) if one.limit is not None else None,
-                row["throttled_share"] if row else 0.0,
-                row["longest_delay_ms"] if row else 0,
-            )
-        )
-    return uses
+    return {
+        "entity": (one.user, one.client_id),
+        "team": _team(found, one.user, one.client_id),
+        "kind": one.kind,
+        "amount": found.amounts.get(entity, 0),
+        "current_of": current.name if current else None,
+        "current_limit": current.limit if current else None,
+        "suggested_of": entity[1:],
+        "suggested_limit": one.limit,
+        "current_is": found.states.get(entity, ""),
+        "decided_by": one.decided_by,
+        "percentile": one.percentile,
+        "peak": one.peak,
+        "throttled_share": row["throttled_share"] if row else None,
+        "longest_delay_ms": row["longest_delay_ms"] if row else None,
+        "percent_in_30_days": trend.percent_in_30_days if trend else None,
+        "limit_reached": (reached.weeks, reached.words) if reached else (None, ""),
+        "remark": one.why,
+    }
 
 
 def _brokers_words(brokers: Sequence[Row]) -> str:

@@ -197,7 +197,8 @@ class Column(NamedTuple):
 
 
 Value = str | float | tuple[str, str] | tuple[float | None, str] | None
-Line = tuple[Value, ...]
+# A row of the table: the values by the keys of the columns. What has no column is not shown.
+Line = Mapping[str, Any]
 
 
 def label(user: str, client_id: str) -> str:
@@ -213,12 +214,13 @@ def entity_table(name: str, columns: Sequence[Column], lines: Sequence[Line], *,
     """
     heads = "".join(f'<th scope="col" class="{one.form}">{text_of(one.title)}</th>' for one in columns)
     words = "".join(f"<dt>{text_of(one.title)}</dt><dd>{text_of(one.words)}</dd>" for one in columns if one.words)
-    rows = "".join(f"<tr>{_cells(columns, line)}</tr>" for line in lines[:PLAIN_ROWS])
+    values = [[line.get(column.key) for column in columns] for line in lines]
+    rows = "".join(f"<tr>{_cells(columns, row)}</tr>" for row in values[:PLAIN_ROWS])
     rest = f"The first {PLAIN_ROWS} of {len(lines):,} rows." if len(lines) > PLAIN_ROWS else ""
     document = {
         "name": name,
         "columns": [{"key": column.key, "form": column.form} for column in columns],
-        "rows": [[_safe(value) for value in line] for line in lines],
+        "rows": [[_safe(value) for value in row] for row in values],
     }
     return (
         f"{_tools(columns, has_quotas=quotas is not None)}"
@@ -247,9 +249,9 @@ def _tools(columns: Sequence[Column], *, has_quotas: bool) -> str:
     )
 
 
-def _cells(columns: Sequence[Column], line: Line) -> str:
+def _cells(columns: Sequence[Column], values: Sequence[Value]) -> str:
     cells = []
-    for column, value in zip(columns, line, strict=True):
+    for column, value in zip(columns, values, strict=True):
         words = text(value, column.form)
         kind = column.form + " bad" * (words == _BAD) + " long" * (column.form == "text" and len(words) > _ONE_LINE)
         cells.append(f'<td class="{kind}">{text_of(words)}</td>')

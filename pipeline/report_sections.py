@@ -4,7 +4,6 @@ Does no I/O and needs no Spark.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kafka_quota_proxy.pipeline.limit_search import Bounds
@@ -12,64 +11,6 @@ from kafka_quota_proxy.pipeline.plots import Bar, bars
 from kafka_quota_proxy.pipeline.quota_comparison import TOO_LOOSE, TOO_TIGHT, UNUSED
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 from kafka_quota_proxy.pipeline.report import Column, Section, duration, figure, label, plots, rate, share, size, table
-
-Bucket = tuple[str, str, str]
-
-
-class Use(NamedTuple):
-    """The use of an entity by its team. Entities with the same bucket share its limit.
-
-    ``current`` is the limit in force and ``limit`` the suggested or proposed one, each with its bucket.
-    """
-
-    team: str
-    kind: str
-    amount: int
-    current: tuple[Bucket, float] | None = None
-    limit: tuple[Bucket, float] | None = None
-    throttled_share: float = 0.0
-    longest_delay_ms: float = 0
-
-
-@dataclass(slots=True)
-class Team:
-    """The use of a team's entities of one kind, the sums of their limits, and the worst of their waits."""
-
-    team: str
-    kind: str
-    entities: int = 0
-    amount: int = 0
-    throttled_share: float = 0.0
-    longest_delay_ms: float = 0
-    _current: dict[Bucket, float] = field(default_factory=dict)
-    _limits: dict[Bucket, float] = field(default_factory=dict)
-
-    @property
-    def current(self) -> float | None:
-        """The sum of the limits in force, or None without any."""
-        return sum(self._current.values()) if self._current else None
-
-    @property
-    def limit(self) -> float | None:
-        """The sum of the suggested or proposed limits, or None without any."""
-        return sum(self._limits.values()) if self._limits else None
-
-    def add(self, use: Use) -> None:
-        """Add the use of an entity."""
-        self.entities += 1
-        self.amount += use.amount
-        self.throttled_share = max(self.throttled_share, use.throttled_share)
-        self.longest_delay_ms = max(self.longest_delay_ms, use.longest_delay_ms)
-        self._current.update([use.current] if use.current else [])
-        self._limits.update([use.limit] if use.limit else [])
-
-
-def by_team(uses: Iterable[Use]) -> list[Team]:
-    """Return the sums of each team by kind, the largest amount first."""
-    found: dict[tuple[str, str], Team] = {}
-    for use in uses:
-        found.setdefault((use.team, use.kind), Team(use.team, use.kind)).add(use)
-    return sorted(found.values(), key=lambda team: (-team.amount, team.team, team.kind))
 
 
 class Replay(NamedTuple):
@@ -213,24 +154,36 @@ def state_facts(states: Iterable[str], of: str) -> list[tuple[str, str]]:
     return [(" / ".join(f"{count:,}" for count in counts), f"{of} that are too tight / too loose / unused")]
 
 
-def teams_section(uses: Sequence[Use], *, limits: str) -> Section:
-    """Return a table of teams. ``limits`` says which limits are compared with those in force."""
-    found = by_team(uses)
+def teams_section(clients: Sequence[Row], *, limits: str) -> Section:
+    """Return a table of teams. ``limits`` says which limits are compared with those in force.
+
+    ``clients`` are rows of the table of entities. A row has as ``amount`` what the entity used, and with each limit the
+    name of the bucket that it is the limit of, as ``current_of``: entities with the same bucket share its limit.
+    """
+    teams: dict[tuple[str, str], list[Row]] = {}
+    for row in clients:
+        teams.setdefault((row["team"], row["kind"]), []).append(row)
+    found = sorted(teams.items(), key=lambda item: (-sum(row["amount"] for row in item[1]), item[0]))
     rows = [
         (
-            team.team,
-            team.kind,
-            f"{team.entities:,}",
-            size(team.amount),
-            rate(team.current),
-            rate(team.limit),
-            share(team.throttled_share),
-            duration(team.longest_delay_ms),
+            *names,
+            f"{len(of):,}",
+            size(sum(row["amount"] for row in of)),
+            rate(_sum(of, "current")),
+            rate(_sum(of, limits)),
+            share(max(row["throttled_share"] or 0 for row in of)),
+            duration(max(row["longest_delay_ms"] or 0 for row in of)),
         )
-        for team in found[:MOST_ROWS]
+        for names, of in found[:MOST_ROWS]
     ]
     words = "The sums of each team's entities, and the worst of their waits. Limits are those on each broker."
     if len(found) > MOST_ROWS:
         words += f" These are the first {MOST_ROWS} of {len(found):,} rows."
     columns = ("team", "kind", "entities", "used", "current limits", f"{limits} limits", "silent", "longest delay")
     return Section("Which teams?", words, table(columns, rows, label="Teams", names=2))
+
+
+def _sum(rows: Sequence[Row], name: str) -> float | None:
+    """Return the sum of the limits, each bucket's once, or None without any."""
+    limits = {row[f"{name}_of"]: row[f"{name}_limit"] for row in rows if row[f"{name}_limit"] is not None}
+    return sum(limits.values()) if limits else None

@@ -1,5 +1,6 @@
 """Builds the HTML report of the command ``whatif`` about throttling under proposed quotas, and under those in force."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -12,7 +13,6 @@ from kafka_quota_proxy.pipeline.report_sections import (
     TEAM,
     Entity,
     Row,
-    Use,
     replays_of,
     state_facts,
     teams_section,
@@ -85,8 +85,9 @@ def whatif_page(found: Forecast) -> str:
     """Return the HTML of report.html."""
     after, bounds = found.after, found.bounds
     fits = _states(found)
+    lines = _lines(found, fits)
     sections = [
-        Section("Which clients?", "Each row is one kind of request of one client.", _table(found, fits)),
+        Section("Which clients?", "Each row is one kind of request of one client.", _table(found, lines)),
         Section(
             "Which limits would throttle, and for how long?",
             "The log replayed under the proposed limits by the proxy's own arithmetic: for how long the clients of a "
@@ -96,7 +97,7 @@ def whatif_page(found: Forecast) -> str:
         ),
     ]
     if found.owner is not None:
-        sections.insert(1, teams_section(_uses(found, found.owner), limits="proposed"))
+        sections.insert(1, teams_section(lines, limits="proposed"))
     if found.before is not None:
         words = "The same log is replayed under both quotas. Throttle times are the sums of all limits and brokers."
         sections.insert(0, Section("What changes?", words, _sums(found.before, after)))
@@ -153,7 +154,7 @@ def _sums(before: Outcome, after: Outcome) -> str:
     return table(columns, rows, label="Before and after", names=2)
 
 
-def _table(found: Forecast, fits: Mapping[Entity, str]) -> str:
+def _table(found: Forecast, lines: Sequence[Line]) -> str:
     is_both = found.before is not None
     said = "in a replay, on the broker where that is highest"
     silent, waited, late = ("silent after", "silent for, after", "delay after") if is_both else _ALONE
@@ -174,65 +175,46 @@ def _table(found: Forecast, fits: Mapping[Entity, str]) -> str:
         *([Column("longest_delay_ms_before", "delay before", "time", "the longest of a request")] * is_both),
         Column("longest_delay_ms", late, "time", "the longest of a request"),
     ]
-    shared: dict[tuple[str, tuple[str, str]], int] = {}
-    for entity, limit in found.after.limits.items():
-        shared[entity[0], limit.name] = shared.get((entity[0], limit.name), 0) + 1
-    lines = [_line(client, found, fits, shared) for client in found.clients]
-    for rule in found.unused:
-        team = [found.owner(rule.user, rule.client_id)] if found.owner else []
-        rest = (None,) * (len(columns) - 5 - len(team))
-        lines.append(((rule.user, rule.client_id), *team, rule.kind, None, rule.limit, UNUSED, *rest))
-    return entity_table("whatif", columns, lines)
+    unused = [
+        {"entity": one[1:3], "team": _team(found, *one[1:3]), "kind": one.kind, "proposed_limit": one.limit}
+        | {"proposed_is": UNUSED}
+        for one in found.unused
+    ]
+    return entity_table("whatif", columns, [*lines, *unused])
 
 
-def _line(
-    client: Client, found: Forecast, fits: Mapping[Entity, str], shared: Mapping[tuple[str, tuple[str, str]], int]
-) -> Line:
-    limit, current = found.after.limits.get(client.entity), _current(client, found)
-    happened = [None if one is None else one.of(client.entity) for one in (found.before, found.after)]
-    if found.before is None:
-        del happened[0]
-    return (
-        (client.user, client.client_id),
-        *([found.owner(client.user, client.client_id)] if found.owner else []),
-        client.kind,
-        current.limit if current else None,
-        limit.limit if limit else None,
-        fits[client.entity],
-        limit.rule if limit else "",
-        shared[client.kind, limit.name] if limit else None,
-        client.peak,
-        *(
-            row[name] if row else None
-            for name in ("throttled_share", "throttle_time_ms", "longest_delay_ms")
-            for row in happened
-        ),
-    )
+def _team(found: Forecast, user: str, client_id: str) -> str:
+    return found.owner(user, client_id) if found.owner else ""
+
+
+def _lines(found: Forecast, fits: Mapping[Entity, str]) -> list[Line]:
+    shared = Counter((entity[0], limit.name) for entity, limit in found.after.limits.items())
+    lines: list[Line] = []
+    for client in found.clients:
+        limit, current = found.after.limits.get(client.entity), _current(client, found)
+        line = {
+            "entity": (client.user, client.client_id),
+            "team": _team(found, client.user, client.client_id),
+            "kind": client.kind,
+            "amount": client.amount,
+            "current_of": current.name if current else None,
+            "current_limit": current.limit if current else None,
+            "proposed_of": limit.name if limit else None,
+            "proposed_limit": limit.limit if limit else None,
+            "proposed_is": fits[client.entity],
+            "rule": limit.rule if limit else "",
+            "shared_by": shared[client.kind, limit.name] if limit else None,
+            "peak": client.peak,
+        }
+        for when, outcome in (("", found.after), ("_before", found.before)):
+            row = outcome.of(client.entity) if outcome else None
+            for name in ("throttled_share", "throttle_time_ms", "longest_delay_ms"):
+                line[name + when] = row[name] if row else None
+        lines.append(line)
+    return lines
 
 
 def _current(client: Client, found: Forecast) -> InForce | None:
     if found.before is not None:
         return found.before.limits.get(client.entity)
     return None if client.logged_limit is None else InForce((client.user, client.client_id), client.logged_limit)
-
-
-def _uses(found: Forecast, owner: Callable[[str, str], str]) -> list[Use]:
-    uses = []
-    for client in found.clients:
-        current, limit, row = (
-            _current(client, found),
-            found.after.limits.get(client.entity),
-            found.after.of(client.entity),
-        )
-        uses.append(
-            Use(
-                owner(client.user, client.client_id),
-                client.kind,
-                client.amount,
-                ((client.kind, *current.name), current.limit) if current else None,
-                ((client.kind, *limit.name), limit.limit) if limit else None,
-                row["throttled_share"] if row else 0.0,
-                row["longest_delay_ms"] if row else 0,
-            )
-        )
-    return uses

@@ -23,7 +23,9 @@ def data(table: str, name: str = "data") -> object:
 
 
 def test_names_are_data_and_never_markup() -> None:
-    table = entity_table("t", COLUMNS, [((HOSTILE, "x"), HOSTILE, 1.0, (None, HOSTILE))], quotas=HOSTILE)
+    line = {"entity": (HOSTILE, "x"), "state": HOSTILE, "limit": 1.0, "reached": (None, HOSTILE), "hidden": HOSTILE}
+
+    table = entity_table("t", COLUMNS, [line], quotas=HOSTILE)
 
     marked = HOSTILE.replace("\u202e", "\ufffd").replace("\u2028", "\ufffd")
     assert data(table) == {
@@ -38,7 +40,7 @@ def test_names_are_data_and_never_markup() -> None:
 
 def test_the_plain_table_has_the_first_rows() -> None:
     lines: list[Line] = [
-        (("a", f"c{at}"), "too tight" if at else "fits", 1_500.0, (2.5, "in 2 weeks")) for at in range(201)
+        {"entity": ("a", f"c{at}"), "state": "too tight" if at else "fits", "limit": 1_500.0} for at in range(201)
     ]
 
     table, few = entity_table("t", COLUMNS, lines), entity_table("t", COLUMNS, lines[:200])

@@ -1,29 +1,30 @@
 """Tests of ``pipeline.report_sections``."""
 
+import re
+
 import pytest
 
 from kafka_quota_proxy.pipeline.limit_search import Bounds
-from kafka_quota_proxy.pipeline.report_sections import Brokers, Replay, Use, by_team, verdict
-
-SHARED = (("produce", "alice", ""), 500.0)
+from kafka_quota_proxy.pipeline.report_sections import Brokers, Replay, teams_section, verdict
 
 
 def test_a_shared_limit_counts_once_and_the_worst_wait_counts() -> None:
-    uses = [
-        Use("data", "produce", 10, SHARED, (("produce", "alice", "a"), 7.0), 0.2, 900),
-        Use("data", "produce", 30, SHARED, (("produce", "alice", "b"), 8.0), 0.1, 4_000),
-        Use("data", "fetch", 1),
-        Use("web", "produce", 50, (("produce", "bob", ""), 20.0)),
+    names = "team kind amount current_of current_limit proposed_of proposed_limit throttled_share longest_delay_ms"
+    alice = ("alice", "")
+    rows = [
+        ("data", "produce", 10, alice, 500.0, ("alice", "a"), 7.0, 0.2, 900),
+        ("data", "produce", 30, alice, 500.0, ("alice", "b"), 8.0, 0.1, 4_000),
+        ("data", "fetch", 1, None, None, None, None, None, None),
+        ("web", "produce", 50, ("bob", ""), 20.0, None, None, None, None),
     ]
 
-    found = by_team(uses)
+    body = teams_section([dict(zip(names.split(), row, strict=True)) for row in rows], limits="proposed").body
 
-    assert [(one.team, one.kind, one.entities, one.amount, one.current, one.limit) for one in found] == [
-        ("web", "produce", 1, 50, 20.0, None),
-        ("data", "produce", 2, 40, 500.0, 15.0),
-        ("data", "fetch", 1, 1, None, None),
+    assert [re.findall("<td.*?>(.*?)</td>", row) for row in re.findall("<tr>(<td.*?)</tr>", body)] == [
+        ["web", "produce", "1", "50 B", "20 B/s", "", "0 %", "0 ms"],
+        ["data", "produce", "2", "40 B", "500 B/s", "15 B/s", "20 %", "4 s"],
+        ["data", "fetch", "1", "1 B", "", "", "0 %", "0 ms"],
     ]
-    assert (found[1].throttled_share, found[1].longest_delay_ms) == (0.2, 4_000)
 
 
 BOUNDS = Bounds(0.01, 30_000)
