@@ -60,7 +60,7 @@ def read(managers: Iterable[ClientQuotaManager], *, now_ms: int, rest: Rest) -> 
     rows: dict[Tags, Row] = {}
     for manager in managers:
         for bucket in paced(manager, rest):
-            if bucket.requests:
+            if bucket.usage.requests:
                 row = _row(manager, bucket, now_ms)
                 known = rows.get(bucket.tags)
                 rows[bucket.tags] = row if known is None else _together(known, row)
@@ -76,10 +76,10 @@ def _row(manager: ClientQuotaManager, bucket: Bucket, now_ms: int) -> Row:
         bucket.usage,
         rate,
         rate / limit if limit else None,
-        bucket.throttling.average_ms.peek(now_ms=now_ms) if bucket.throttling.requests else nan,
+        bucket.usage.throttling.average_ms.peek(now_ms=now_ms) if bucket.usage.throttling.requests else nan,
         limit,
         bucket.tokens(now_ms=now_ms),
-        bucket.used_s,
+        bucket.usage.used_s,
     )
 
 

@@ -95,7 +95,7 @@ async def test_many_rows_are_sorted_in_steps() -> None:
 
     first = ClientQuery(sort="rate", limit=1_200).first(found, lambda: rests.append(None))
 
-    assert [one.bucket.amount for one in first] == list(range(1_200, 0, -1))
+    assert [one.bucket.usage.amount for one in first] == list(range(1_200, 0, -1))
     assert len(rests) >= 3
 
 
