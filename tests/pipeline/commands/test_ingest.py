@@ -93,7 +93,7 @@ def test_compressed_files_that_are_cut_or_damaged_do_not_stop_the_job(spark: Spa
 
 RESULTS = {
     "capacity": ("quotas.yaml", "ramp.csv", "report.html", "suggestions", "oversubscription", "seasons"),
-    "chargeback": ("notes.txt", "bill", "days"),
+    "chargeback": ("notes.txt", "bill", "days", "missing_hours"),
     "whatif": ("entities", "hours", "rules"),
 }
 
