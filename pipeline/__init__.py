@@ -6,8 +6,9 @@
 * ``usage_reader``     reads the log, with ``log_files`` and ``kafka_source``
 * ``lake``             is a table of records by day, which ``ingest`` fills
 * ``time_span``        says which part of a log a command reads
-* ``client_metrics``   recognises Kafka's own client metrics; ``prometheus_api`` asks a server for samples of them,
-                       ``rate_samples`` makes records of samples, and ``imported_log`` writes the records
+* ``client_metrics``   recognises Kafka's own client metrics; ``prometheus_answer`` reads samples of them,
+                       ``rate_samples`` makes records of samples, ``imported_log`` writes the records,
+                       and ``prometheus_api`` asks a server
 * ``writing``          writes tables; ``file_system`` renames and deletes, and lets results appear complete
 * ``delivery``         writes alerts; ``checkpoint`` keeps the settings of a stream and its bad lines
 * ``whatif``           replays the log under other quotas: ``arrivals`` splits records into parts, ``replay`` charges

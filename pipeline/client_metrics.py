@@ -87,6 +87,13 @@ def instance_of(labels: Mapping[str, str]) -> str:
     return labels.get(_INSTANCE) or "(no instance)"
 
 
+def other_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels that name neither the metric, the client nor the instance."""
+    client_id = next((key for key in _CLIENT_ID_LABELS if key in labels), "")
+    own = {"__name__", "user", client_id, _INSTANCE, *_TYPE_LABELS}
+    return {key: value for key, value in labels.items() if key not in own}
+
+
 def broker_of(labels: Mapping[str, str]) -> int | None:
     """Return the node id that a label of the series contains, or None."""
     return next((int(labels[key]) for key in BROKER_LABELS if re.fullmatch(r"\d{1,9}", labels.get(key, ""))), None)

@@ -8,6 +8,7 @@ from typing import Final
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.units import parse_duration_ms
 from kafka_quota_proxy.pipeline.client_metrics import OPTIONS, Measured
+from kafka_quota_proxy.pipeline.scraped_brokers import REPLICA_LABELS
 
 _PROMETHEUS: Final = (
     "example: kafka-quota-pipeline import prometheus --url http://prometheus:9090 --from 2026-11-01 "
@@ -17,8 +18,10 @@ _PROMETHEUS: Final = (
     "that kind. Each record is the mean rate of one step, and resolution_ms says so. The metrics have the names that\n"
     "the JMX exporter gives them without rules, with its example for Kafka or with those of jmx-monitoring-stacks;\n"
     "--metric takes others. The proxy of a record is the label instance. Its broker is a label such as broker or\n"
-    "broker_id, or what --broker says, or a number in the order of the instances, which stderr shows. Series of one\n"
-    "client that differ in other labels are of one broker, measured by several Prometheus or jobs."
+    "broker_id, or what --broker says, or a number in the order of the instances, which stderr shows. If series of\n"
+    "one client and instance differ in a label, they are several brokers, and the proxy has this label, too. Series\n"
+    f"that differ only in a replica label ({', '.join(REPLICA_LABELS[:3])}\n"
+    f"{', '.join(REPLICA_LABELS[3:])}, or a --replica-label) are one broker, measured twice."
 )
 
 
@@ -34,12 +37,19 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     prometheus.set_defaults(module="import_prometheus")
-    prometheus.add_argument("--url", required=True, metavar="URL", help="the server; may contain USER:PASSWORD@")
-    prometheus.add_argument(
-        "--from", dest="from_ms", required=True, type=_time, metavar="TIME", help="such as 2026-11-01T08:00 (UTC)"
+    place = prometheus.add_mutually_exclusive_group(required=True)
+    place.add_argument("--url", metavar="URL", help="the server; may contain USER:PASSWORD@")
+    place.add_argument(
+        "--file",
+        action="append",
+        metavar="FILE",
+        help="a saved answer of /api/v1/query_range, or one answer a line (also .gz); may be repeated",
     )
+    prometheus.add_argument("--from", dest="from_ms", type=_time, metavar="TIME", help="such as 2026-11-01T08:00 (UTC)")
     prometheus.add_argument("--until", dest="until_ms", type=_time, metavar="TIME", help="the end (now)")
-    prometheus.add_argument("--step", type=_step, default=60_000, metavar="TIME", help="the length of a record (1m)")
+    prometheus.add_argument(
+        "--step", type=_step, metavar="TIME", help="the length of a record (1m; that of a file: its own)"
+    )
     prometheus.add_argument(
         "--match", default="", metavar="LABELS", help="only series with these labels, such as 'cluster=\"a\"'"
     )
@@ -50,6 +60,13 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
         type=_metric,
         metavar="WHAT=NAME",
         help=f"the name of a metric under own rules; WHAT is one of {', '.join(OPTIONS)}; may be repeated",
+    )
+    prometheus.add_argument(
+        "--replica-label",
+        action="append",
+        default=[],
+        metavar="LABEL",
+        help="a label in which only the replicas of your Prometheus differ; may be repeated",
     )
     prometheus.add_argument("--bearer-token-file", metavar="FILE", help="a file with the token for the server")
     prometheus.add_argument(

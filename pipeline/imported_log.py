@@ -57,10 +57,9 @@ class ImportedLog:
         self._rows_in_file = 0
 
     def add(self, records: Iterable[ImportedRecord], brokers: Mapping[str, int]) -> None:
-        """Add records. ``brokers`` contains a node id for each instance whose series have no label with one."""
+        """Add records. ``brokers`` contains the node id of each instance."""
         for one in records:
-            broker = one.bucket.broker
-            self._rows.append(_row(one, brokers[one.bucket.instance] if broker is None else broker))
+            self._rows.append(_row(one, brokers[one.bucket.instance]))
             self.records += 1
             self.amounts[one.bucket.kind] = self.amounts.get(one.bucket.kind, 0) + one.amount
             if len(self._rows) == _ROWS_AT_ONCE:

@@ -16,16 +16,9 @@ from http.client import HTTPException
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from kafka_quota_proxy.pipeline.client_metrics import (
-    NAME_PATTERN,
-    Measured,
-    broker_of,
-    instance_of,
-    is_throttle_time,
-    of_labels,
-)
+from kafka_quota_proxy.pipeline.client_metrics import NAME_PATTERN, Measured, is_throttle_time
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
-from kafka_quota_proxy.pipeline.rate_samples import SampledBucket, Series
+from kafka_quota_proxy.pipeline.prometheus_answer import Answer, AnswerError, answer_of
 
 _TIMEOUT_S: Final = 120
 _PAUSES_S: Final = (1.0, 2.0, 4.0)
@@ -50,10 +43,10 @@ class ServerError(PipelineError):
 
 
 class Piece(NamedTuple):
-    """The client metrics of a piece of the time range. ``until_ms`` is the end of the piece."""
+    """The answers about a piece of the time range. ``until_ms`` is the end of the piece."""
 
     until_ms: int
-    series: list[Series]
+    answers: list[Answer]
 
 
 class Prometheus:
@@ -97,33 +90,30 @@ class Prometheus:
             steps = min(steps, (until_ms - at_ms) // step_ms)
             end_ms = at_ms + steps * step_ms
             try:
-                times = (at_ms + step_ms, end_ms, step_ms)
-                answers = [self._range(name, selector, own_names, *times) for name in names]
+                answers = [self._range(name, selector, own_names, at_ms + step_ms, end_ms, step_ms) for name in names]
             except ServerError as error:
                 if error.status not in _TOO_MUCH or steps == 1:
                     raise
                 steps = max(1, steps // 2)
                 continue
-            yield Piece(end_ms, [one for series, _ in answers for one in series])
+            yield Piece(end_ms, answers)
             at_ms = end_ms
-            most = max(count for _, count in answers)
+            most = max(len(answer.series) + answer.others for answer in answers)
             # The next piece may be twice as long, since there may be more clients in it.
             steps = max(1, min(2 * steps, _MOST_STEPS, _SAMPLES_AT_ONCE // max(1, most)))
 
     def _range(
         self, name: str, selector: str, own_names: dict[str, Measured], from_ms: int, until_ms: int, step_ms: int
-    ) -> tuple[list[Series], int]:
-        """Return the client metrics of an answer, and the number of all its series."""
+    ) -> Answer:
         # Throttle times are NaN without throttled requests, which max_over_time leaves out and avg_over_time does not.
         function = "max_over_time" if is_throttle_time(name, own_names) else "avg_over_time"
         query = f"{function}({name}{{{selector}}}[{step_ms}ms])"
         times = {"start": _seconds(from_ms), "end": _seconds(until_ms), "step": _seconds(step_ms)}
         document = self._get("query_range", {"query": query, **times})
         try:
-            every = document["data"]["result"]
-            return list(_series(every, own_names, name)), len(every)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ServerError(f"{self.url}/api/v1/query_range: the answer has another form than Prometheus'") from error
+            return answer_of(document, own_names, name=name)
+        except AnswerError as error:
+            raise ServerError(f"{self.url}/api/v1/query_range: {error}") from error
 
     def _label_values(self, label: str, match: str, from_ms: int, until_ms: int) -> list[str]:
         times = {"start": _seconds(from_ms), "end": _seconds(until_ms)}
@@ -155,20 +145,6 @@ class Prometheus:
             raise ServerError(f"{shown}: the answer is not JSON; is this Prometheus?", HTTPStatus.OK) from error
         except (OSError, HTTPException) as error:
             raise ServerError(f"{shown}: {getattr(error, 'reason', None) or error}") from error
-
-
-def _series(every: Any, own_names: dict[str, Measured], name: str) -> Iterator[Series]:  # noqa: ANN401  (JSON)
-    """Yield the series of clients. The functions of the query have removed their name."""
-    for one in every:
-        labels = one["metric"]
-        found = of_labels({"__name__": name, **labels}, own_names)
-        if found is not None:
-            bucket = SampledBucket(
-                instance_of(labels), broker_of(labels), found.measured.kind, found.user, found.client_id
-            )
-            # Histograms have no "values".
-            samples = [(round(float(at_s) * 1_000), float(text)) for at_s, text in one.get("values", ())]
-            yield Series(bucket, found.measured, samples)
 
 
 def _text_of(error: urllib.error.HTTPError) -> str:

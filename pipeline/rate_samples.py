@@ -27,13 +27,9 @@ _RATE_MS: Final = {"produce": 1_000, "fetch": 1_000, "request": 1}
 
 
 class SampledBucket(NamedTuple):
-    """The quota bucket of one client at one broker.
-
-    ``instance`` is the scraped address, and ``broker`` the node id in a label of the series, or None without one.
-    """
+    """The quota bucket of one client at one broker. ``instance`` is the broker's name, usually the scraped instance."""
 
     instance: str
-    broker: int | None
     kind: str
     user: str
     client_id: str
@@ -62,25 +58,28 @@ class SampleIntegrator:
     """Takes batches of series in the order of time, and yields the records of each batch.
 
     ``step_ms`` is the distance of samples if a batch does not show it. ``gaps`` counts how often a series had no sample
-    for longer than usual. Samples that are not newer than the one before them do not count.
+    for longer than usual, and ``overlapping`` the samples that are not newer than the one before them.
     """
 
     def __init__(self, step_ms: int) -> None:
         self.usual_ms = step_ms
         self.gaps = 0
+        self.overlapping = 0
         self._last_ms: dict[SampledBucket, int] = {}
 
-    def take(self, batch: Iterable[Series]) -> Iterator[ImportedRecord]:
-        """Yield the records of a batch."""
+    def take(
+        self, batch: Iterable[Series], waits: Mapping[tuple[SampledBucket, int], float] | None = None
+    ) -> Iterator[ImportedRecord]:
+        """Yield the records of a batch. ``waits`` contains throttle times that are not in the batch, by time."""
         batch = list(batch)
         rates = [one for one in batch if one.measured.quantity == RATE]
         self.usual_ms = usual_distance_ms(rates) or self.usual_ms
-        waits = throttle_times(batch)
+        every_wait = dict(waits or {}) | throttle_times(batch)
         for bucket, samples in _merged(rates).items():
             for at_ms, rate in samples:
                 span_ms = self._span_ms(bucket, at_ms)
                 if span_ms:
-                    record = self._record(bucket, at_ms, span_ms, rate, waits.get((bucket, at_ms), 0.0))
+                    record = self._record(bucket, at_ms, span_ms, rate, every_wait.get((bucket, at_ms), 0.0))
                     if record.amount or record.throttle_time_ms:
                         yield record
 
@@ -88,6 +87,7 @@ class SampleIntegrator:
         """Return the time for which a sample stands, or 0 if an earlier one already stands for it."""
         last_ms = self._last_ms.get(bucket)
         if last_ms is not None and at_ms <= last_ms:
+            self.overlapping += 1
             return 0
         self._last_ms[bucket] = at_ms
         if last_ms is not None and at_ms - last_ms > max(self.usual_ms * _GAP, KAFKA_WINDOWS_MS):

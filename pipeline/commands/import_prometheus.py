@@ -1,73 +1,139 @@
 """``kafka-quota-pipeline import prometheus`` makes a usage log of the client metrics that Prometheus has."""
 
 import argparse
+import gzip
+import json
 import sys
 import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TextIO
 
-from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
+from kafka_quota_proxy.pipeline.client_metrics import BROKER_LABELS, THROTTLE, Measured
+from kafka_quota_proxy.pipeline.errors import InputError, PipelineError, UsageError
 from kafka_quota_proxy.pipeline.imported_log import ImportedLog, imported_log
+from kafka_quota_proxy.pipeline.prometheus_answer import Answer, AnswerError, answer_of
 from kafka_quota_proxy.pipeline.prometheus_api import Prometheus
-from kafka_quota_proxy.pipeline.rate_samples import SampleIntegrator, node_ids
+from kafka_quota_proxy.pipeline.rate_samples import SampleIntegrator, throttle_times
 from kafka_quota_proxy.pipeline.report import duration, size
+from kafka_quota_proxy.pipeline.scraped_brokers import ScrapedBrokers, ScrapedSeries
 
+_STEP_MS: Final = 60_000
 _SAY_EVERY_S: Final = 5.0
 _SHOWN_BROKERS: Final = 50
 _NO_METRICS: Final = (
     "has no client metrics of Kafka. A broker exports them only while there is a quota of that kind, for any client, "
-    "and JMX rules must let them pass (--metric takes other names)"
+    "and JMX rules must let them pass"
 )
 
 
 def execute(args: argparse.Namespace) -> int:
     """Write the usage log, print its sums, and return the exit status."""
-    integrator = SampleIntegrator(args.step)
+    integrator = SampleIntegrator(args.step or _STEP_MS)
     with imported_log(args.out) as log:
-        _import(args, integrator, log)
+        if args.url:
+            brokers = _from_server(args, integrator, log)
+        elif args.from_ms is not None or args.until_ms is not None:
+            raise UsageError("--from and --until: are for --url; a file is imported as a whole")
+        else:
+            brokers = _from_files(args, integrator, log)
         if not log.records:
             raise PipelineError("none of the clients sent or fetched anything in this time")
-    if integrator.usual_ms > 1.5 * args.step:
-        _say(f"the samples are {duration(integrator.usual_ms)} apart, farther than --step, and so are the records")
-    if integrator.gaps:
-        _say(f"{integrator.gaps:,} times a client had no sample for longer than usual; the log has no records there")
-    sums = [f"{size(amount)} of {kind}" for kind, amount in sorted(log.amounts.items()) if kind != "request"]
-    records = f"{log.records:,} records of {duration(integrator.usual_ms)}"
-    sys.stdout.write(f"{', '.join([records, *sums])}\n{args.out}\n")
+    for name in sorted(dict(args.broker).keys() - brokers.node_ids.keys() - brokers.telling.keys()):
+        _say(f"--broker {name}: there is no such instance")
+    _say_brokers(brokers.node_ids, brokers.numbered)
+    for instance, telling in sorted(brokers.telling.items()):
+        if labels := sorted(telling.difference(BROKER_LABELS)):
+            words = " ".join(f"--replica-label {label}" for label in labels)
+            _say(
+                f"{instance}: series of one client differ in {', '.join(labels)}, so they are counted as several "
+                f"brokers; if they are one broker, measured twice, add {words}"
+            )
+    _say_summary(log, integrator, args.out)
     return 0
 
 
-def _import(args: argparse.Namespace, integrator: SampleIntegrator, log: ImportedLog) -> None:
-    """Add the samples of the server to the log, and say which broker is which."""
-    own_names, given, step_ms = dict(args.metric), dict(args.broker), args.step
+def _from_server(args: argparse.Namespace, integrator: SampleIntegrator, log: ImportedLog) -> ScrapedBrokers:
+    """Import from a server. Return the brokers that it knows."""
+    own_names = dict(args.metric)
+    step_ms = args.step or _STEP_MS
     from_ms, until_ms = args.from_ms, args.until_ms or int(time.time() * 1_000)
-    if until_ms < from_ms + step_ms:
-        raise UsageError("--until: must be later than --from by one --step at least")
+    if from_ms is None or until_ms < from_ms + step_ms:
+        raise UsageError("--from: is needed with --url, and --until must be later by one --step at least")
     server = Prometheus(args.url, token=_token(args.bearer_token_file))
     names = sorted({*server.metric_names(args.match, from_ms, until_ms), *own_names})
     instances = server.instances(names, args.match, from_ms, until_ms)
     if not names:
-        raise PipelineError(f"{server.url}: {_NO_METRICS}")
+        raise PipelineError(f"{server.url}: {_NO_METRICS} (--metric takes other names)")
     _say(f"reading {', '.join(names)} of {len(instances)} {'instance' if len(instances) == 1 else 'instances'}")
-    brokers, labelled, unlabelled = node_ids(instances, given), set[str](), set[str]()
+    brokers = ScrapedBrokers(dict(args.broker), instances=instances, replica_labels=args.replica_label)
     said_s = time.monotonic()
     times = {"from_ms": from_ms, "until_ms": until_ms, "step_ms": step_ms}
     for piece in server.pieces(names, args.match, own_names, **times):
-        for one in piece.series:
-            (unlabelled if one.bucket.broker is None else labelled).add(one.bucket.instance)
-        log.add(integrator.take(piece.series), brokers)
+        every = [one for answer in piece.answers for one in answer.series]
+        brokers.learn(every)
+        brokers.number()
+        log.add(integrator.take(brokers.series(every)), brokers.node_ids)
         if time.monotonic() - said_s > _SAY_EVERY_S or piece.until_ms + step_ms > until_ms:
             said_s = time.monotonic()
-            at = datetime.fromtimestamp(piece.until_ms / 1_000, UTC)
-            _say(f"  up to {at:%Y-%m-%d %H:%M:%S} UTC: {log.records:,} records")
-    for name in sorted(given.keys() - unlabelled):
-        _say(f"--broker {name}: there is no such instance without a label for its broker")
-    for name in sorted(unlabelled, key=lambda name: (brokers[name], name))[:_SHOWN_BROKERS]:
-        words = "" if name in given else f" (a number in the order of names; --broker {name}=ID sets the node id)"
-        _say(f"broker {brokers[name]} is {name}{words}")
-    if labelled:
-        _say(f"a label names the brokers of {len(labelled)} instances")
+            _say(f"  up to {_day_and_time(piece.until_ms)} UTC: {log.records:,} records")
+    if integrator.usual_ms > 1.5 * step_ms:
+        _say(f"the samples are {duration(integrator.usual_ms)} apart, farther than --step, and so are the records")
+    return brokers
+
+
+def _from_files(args: argparse.Namespace, integrator: SampleIntegrator, log: ImportedLog) -> ScrapedBrokers:
+    """Import from saved answers. Return the brokers that they contain."""
+    own_names = dict(args.metric)
+    brokers = ScrapedBrokers(dict(args.broker), replica_labels=args.replica_label)
+    # The throttle times may be in another answer than the rates, and are few.
+    throttled: list[ScrapedSeries] = []
+    for _, answer in _answers(args.file, own_names):
+        brokers.learn(answer.series)
+        throttled += (
+            one._replace(samples=[sample for sample in one.samples if sample[1] > 0])
+            for one in answer.series
+            if one.metric.measured.quantity == THROTTLE
+        )
+    brokers.number()
+    if not brokers.node_ids:
+        raise PipelineError(f"{', '.join(args.file)}: {_NO_METRICS} (--metric takes other names)")
+    waits = throttle_times(brokers.series(throttled))
+    for _, answer in _answers(args.file, own_names):
+        log.add(integrator.take(brokers.series(answer.series), waits), brokers.node_ids)
+    return brokers
+
+
+def _answers(paths: list[str], own_names: dict[str, Measured]) -> Iterator[tuple[str, Answer]]:
+    for path in paths:
+        for place, document in _documents(path):
+            try:
+                yield place, answer_of(document, own_names)
+            except AnswerError as error:
+                raise InputError([f"{place}: {error}"]) from error
+
+
+def _documents(path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the JSON documents of a file, either one in each line or one in all lines, with their places."""
+    with _opened(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                document = json.loads(line) if line.strip() else None
+            except ValueError as error:
+                if number > 1:
+                    raise InputError([f"{path}:{number}: is not JSON: {error}"]) from error
+                break
+            if document is not None:
+                yield f"{path}:{number}", document
+        else:
+            return
+    with _opened(path) as file:
+        try:
+            yield path, json.load(file)
+        except ValueError as error:
+            raise InputError([f"{path}: is not JSON: {error}"]) from error
 
 
 def _token(path: str | None) -> str | None:
@@ -80,6 +146,46 @@ def _token(path: str | None) -> str | None:
     if not token or not token.isprintable():
         raise UsageError(f"--bearer-token-file {path}: has no token")
     return token
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[TextIO]:
+    """Open a text file, also one that ends in .gz. Raises UsageError if that fails, and InputError if it is no text."""
+    try:
+        file = gzip.open(path, "rt", encoding="utf-8") if path.lower().endswith(".gz") else open(path, encoding="utf-8")  # noqa: PTH123, SIM115
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    with file:
+        try:
+            yield file
+        except UnicodeDecodeError as error:
+            raise InputError([f"{path}: is not text; unpack it, or compress it as .gz"]) from error
+
+
+def _say_brokers(brokers: Mapping[str, int], numbered: Iterable[str]) -> None:
+    """Say which broker is which. ``numbered`` are the instances whose node id is only a number in their order."""
+    guessed = set(numbered)
+    for instance, node_id in sorted(brokers.items(), key=lambda one: (one[1], one[0]))[:_SHOWN_BROKERS]:
+        words = f" (a number in the order of names; --broker {instance}=ID sets the node id)"
+        _say(f"broker {node_id} is {instance}{words if instance in guessed else ''}")
+    if len(brokers) > _SHOWN_BROKERS:
+        _say(f"and {len(brokers) - _SHOWN_BROKERS} more")
+
+
+def _say_summary(log: ImportedLog, integrator: SampleIntegrator, out: str) -> None:
+    """Write what was imported to stdout, and what is missing to stderr."""
+    if integrator.gaps:
+        _say(f"{integrator.gaps:,} times a client had no sample for longer than usual; the log has no records there")
+    if integrator.overlapping:
+        _say(f"{integrator.overlapping:,} samples are not newer than the ones before them and were left out")
+    sums = [f"{size(amount)} of {kind}" for kind, amount in sorted(log.amounts.items()) if kind != "request"]
+    distance = duration(integrator.usual_ms)
+    sys.stdout.write(f"{', '.join([f'{log.records:,} records of {distance}', *sums])}\n{out}\n")
+
+
+def _day_and_time(time_ms: int) -> str:
+    """Return a time as text, in UTC."""
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _say(words: str) -> None:

@@ -17,7 +17,7 @@ from kafka_quota_proxy.pipeline.usage_reader import read
 from kafka_quota_proxy.pipeline.writing import Output
 from tests.pipeline.support import START_MS, frame, record
 
-BUCKET = SampledBucket("kafka-1:9404", None, "produce", "alice", "etl")
+BUCKET = SampledBucket("kafka-1:9404", "produce", "alice", "etl")
 
 
 def imported(at_s: int, *, amount: int = 5, throttle_time_ms: int = 0) -> ImportedRecord:

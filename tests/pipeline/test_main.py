@@ -51,8 +51,7 @@ def test_help_of_the_source_has_an_example(capsys: pytest.CaptureFixture[str]) -
 def test_an_import_does_not_load_spark(tmp_path: Path) -> None:
     program = (
         "import sys; from kafka_quota_proxy.pipeline.__main__ import main;"
-        "status = main(['import', 'prometheus', '--url', 'nowhere', '--from', '2026-11-01',"
-        f"'--out', {str(tmp_path / 'usage')!r}]);"
+        f"status = main(['import', 'prometheus', '--file', '/nowhere', '--out', {str(tmp_path / 'usage')!r}]);"
         "sys.exit(status if 'pyspark' not in sys.modules else 7)"
     )
 
@@ -63,7 +62,7 @@ def test_without_the_extra_a_command_says_how_to_install_it() -> None:
     program = (
         "import sys; sys.modules['pyarrow'] = None;"
         "from kafka_quota_proxy.pipeline.__main__ import main;"
-        "sys.exit(main(['import', 'prometheus', '--url', 'nowhere', '--from', '2026-11-01', '--out', 'usage']))"
+        "sys.exit(main(['import', 'prometheus', '--file', '/nowhere', '--out', 'usage']))"
     )
 
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -90,7 +89,7 @@ def test_without_the_extra_a_command_says_how_to_install_it() -> None:
         "simulate --entities 20 --brokers 3 --days 7 --out usage",
         "simulate --entities 20 --brokers 3 --days 7 --out usage --seed 5",
         "import prometheus --url http://h:1 --from 2026-11-01T08:00 --out usage",
-        "import prometheus --url http://h:1 --from 2026-11-01 --metric fetch_rate=out_bytes --out usage",
+        "import prometheus --file answer.json --file more.json --metric fetch_rate=out_bytes --out usage",
     ],
 )
 def test_required_arguments_suffice(line: str) -> None:
@@ -107,7 +106,7 @@ def test_required_arguments_suffice(line: str) -> None:
         (["simulate", "--out", "x", "--start", "tomorrow"], "is not a day"),
         (["simulate", "--out", "x", "--conf", "memory"], "is not KEY=VALUE"),
         (["import", "--out", "x"], "argument SOURCE: invalid choice"),
-        (["import", "prometheus", "--out", "x"], "the following arguments are required: --url, --from"),
+        (["import", "prometheus", "--out", "x"], "one of the arguments --url --file is required"),
         (["import", "prometheus", "--out", "x", "--url", "u", "--from", "noon"], "is not a time; write one such as"),
         (["import", "prometheus", "--out", "x", "--url", "u", "--step", "0s"], "is not a time above 0"),
         (["import", "prometheus", "--out", "x", "--url", "u", "--metric", "bytes=x"], "is not WHAT=NAME"),
@@ -244,8 +243,9 @@ def test_a_place_that_cannot_be_reached_is_reported_in_a_sentence(capsys: pytest
 
 def test_results_do_not_replace_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (out := tmp_path / "out").write_text("mine", encoding="utf-8")
+    (source := tmp_path / "answer.json").write_text("{}", encoding="utf-8")
 
-    assert main(["import", "prometheus", "--url", "http://h:1", "--from", "2026-11-01", "--out", str(out)]) == 2
+    assert main(["import", "prometheus", "--file", str(source), "--out", str(out)]) == 2
 
     assert "was not written by this program" in capsys.readouterr().err
     assert out.read_text(encoding="utf-8") == "mine"

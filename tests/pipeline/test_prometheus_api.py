@@ -7,7 +7,6 @@ import pytest
 from kafka_quota_proxy.pipeline import prometheus_api
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.prometheus_api import Prometheus, ServerError
-from kafka_quota_proxy.pipeline.rate_samples import SampledBucket
 from tests.pipeline.scripted_server import Answer, Asked, server
 
 RATE = "kafka_server_Produce_byte_rate"
@@ -29,7 +28,9 @@ def pieces(address: str, steps: int) -> list[tuple[int, int, int]]:
     api = Prometheus(f"http://{address}", pauses_s=())
     found = api.pieces([RATE], "", {}, from_ms=0, until_ms=steps * STEP_MS, step_ms=STEP_MS)
     return [
-        (piece.until_ms // STEP_MS, len(piece.series), sum(len(one.samples) for one in piece.series)) for piece in found
+        (piece.until_ms // STEP_MS, len(answer.series), sum(len(one.samples) for one in answer.series))
+        for piece in found
+        for answer in piece.answers
     ]
 
 
@@ -75,27 +76,6 @@ def test_rates_are_means_and_waits_are_maxima_of_a_step() -> None:
         ("/prometheus/api/v1/query_range", f'avg_over_time({RATE}{{env="a"}}[60000ms])'),
         ("/prometheus/api/v1/query_range", f'max_over_time({THROTTLE}{{env="a"}}[60000ms])'),
     ]
-
-
-def test_series_are_those_of_clients_at_brokers_with_whole_milliseconds() -> None:
-    client = {"instance": "kafka-1:9404", "user": "alice", "broker_id": "7", "pod": "a"}
-    values = [[1767225600, "NaN"], [1767225615.031, "+Inf"], [1e9, "5"]]
-    result = [{"metric": client, "values": values}, {"metric": client}, {"metric": {"instance": "b"}, "values": []}]
-
-    with server(lambda *_: (200, {"data": {"result": result}})) as (address, _):
-        api = Prometheus(f"http://{address}")
-        (piece,) = api.pieces([RATE], "", {}, from_ms=0, until_ms=STEP_MS, step_ms=STEP_MS)
-
-    bucket = SampledBucket("kafka-1:9404", 7, "produce", "alice", "")
-    assert [(one.bucket, len(one.samples)) for one in piece.series[:2]] == [(bucket, 3), (bucket, 0)]
-    assert str(piece.series[0].samples) == "[(1767225600000, nan), (1767225615031, inf), (1000000000000, 5.0)]"
-
-
-def test_an_answer_of_another_form_is_an_error() -> None:
-    with server(lambda *_: (200, {"data": {"result": [1]}})) as (address, _), pytest.raises(ServerError) as error:
-        pieces(address, 1)
-
-    assert str(error.value) == f"http://{address}/api/v1/query_range: the answer has another form than Prometheus'"
 
 
 def test_names_and_instances_are_those_of_the_time() -> None:

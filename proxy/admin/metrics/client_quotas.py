@@ -73,7 +73,7 @@ def _row(manager: ClientQuotaManager, bucket: Bucket, now_ms: int) -> Row:
     return Row(
         bucket.kind,
         bucket.tags,
-        bucket.usage,
+        bucket.usage.totals,
         rate,
         rate / limit if limit else None,
         bucket.usage.throttling.average_ms.peek(now_ms=now_ms) if bucket.usage.throttling.requests else nan,
