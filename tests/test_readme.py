@@ -23,6 +23,7 @@ FOREIGN = frozenset({
     "AWS_ENDPOINT_URL", "ClockedTestCase", "NotLeaderForPartitionError", "RequestHandlerAvgIdlePercent",
     "RequestQueueTimeMs", "TotalTimeMs", "applyInPandas", "config.py", "kafka_server_kafkaserver_brokerstate",
     "make_dataclass", "offsetsForTimes", "requestTimeout", "test_throttling.py", "tls_malformed_certificate",
+    "tls_no_matching_rule", "ThrottlingQuotaExceededError",
 })  # fmt: skip
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
