@@ -234,14 +234,22 @@ def read_request(frame: bytes, api_key: int, *, most_elements: int = MAX_ELEMENT
 
 
 def read_response(
-    frame: bytes, api_key: int, api_version: int, *, most_elements: int = MAX_RESPONSE_ELEMENTS
+    frame: bytes,
+    api_key: int,
+    api_version: int,
+    *,
+    most_elements: int = MAX_RESPONSE_ELEMENTS,
+    allows_rest: bool = False,
 ) -> Values:
-    """Read a whole response of an API in ``protocol.messages``, and return its fields. Raises as ``read_request``."""
+    """Read a whole response of an API in ``protocol.messages``, and return its fields. Raises as ``read_request``.
+
+    ``allows_rest`` means that bytes may follow the last field.
+    """
     if len(frame) < 8 or len(frame) != 4 + _INT32.unpack_from(frame)[0]:
         raise Truncated(f"a response of {len(frame)} bytes is not one whole frame")
     body = skip_tags(frame, 8) if response_header_version(api_key, api_version) else 8
     values, end = read_fields(frame, body, api_key, api_version, "response", most_elements)
-    if end != len(frame):
+    if end != len(frame) and not allows_rest:
         raise TrailingBytes(f"a response has {len(frame) - end} bytes after its last field")
     return values
 

@@ -37,9 +37,9 @@ def sent(request: TableRequest) -> bytes:
     return len(payload).to_bytes(4) + payload
 
 
-def answered(request: TableRequest, message: Any) -> Any:  # noqa: ANN401
-    """Return the answer to a prepared request, as aiokafka's connections do."""
-    data = BytesIO(kio_messages.response_frame(message)[4:])
+def answered(request: TableRequest, message: Any, *, rest: bytes = b"") -> Any:  # noqa: ANN401
+    """Return the answer to a prepared request, as aiokafka's connections do. ``rest`` follows its last field."""
+    data = BytesIO(kio_messages.response_frame(message)[4:] + rest)
     assert request.parse_response_header(data).correlation_id == 7
     return request.RESPONSE_TYPE.decode(data)
 
@@ -64,7 +64,7 @@ def test_metadata_answers_are_read_in_each_version() -> None:
     for highest in _ADVERTISED[1:]:
         message = kio_messages.example(kio_messages.response_class(ApiKey.METADATA, highest))
 
-        found = read_metadata(answered(prepared(metadata_request(None), highest), message))
+        found = read_metadata(answered(prepared(metadata_request(None), highest), message, rest=b"\0"))
 
         assert found.controller_id == message.controller_id
         assert found.racks == {broker.node_id: broker.rack for broker in message.brokers}
