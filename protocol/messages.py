@@ -2,8 +2,7 @@
 
 Each line has fields: a name, a type, and the versions that have the field, unless all do. ``?`` marks what may be null.
 ``[...]`` is an array of structures, ``(...)`` one of structures without tags (such as strings), and ``[]int32`` one of
-numbers. Names and versions are
-Kafka's. Types are Kafka's, too, with these exceptions:
+numbers. Names and versions are Kafka's. Types are Kafka's, too, with these exceptions:
 
     string    in Python a ``str``. Invalid UTF-8 is kept in it by ``surrogateescape``
     message   a string that is cut off at the maximum length when it is written
