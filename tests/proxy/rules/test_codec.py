@@ -12,9 +12,12 @@ from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Shaping
 from kafka_quota_proxy.config.schedule import Ramp, Schedule
 from kafka_quota_proxy.config.strict_json import StrictJsonError, parse_json
-from kafka_quota_proxy.config.terms import NO_TERMS, Terms
+from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange
+from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
 from kafka_quota_proxy.proxy.rules.codec import (
     JsonFormError,
+    RequestedChanges,
+    Result,
     decode_entity,
     decode_rule,
     encode_entity,
@@ -22,8 +25,14 @@ from kafka_quota_proxy.proxy.rules.codec import (
     read_changes,
     read_results,
     read_rules,
+    read_status,
+    status_as_json,
+    written_changes,
+    written_results,
 )
+from kafka_quota_proxy.proxy.rules.effective import RuleStatus
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, keys_of
+from kafka_quota_proxy.proxy.rules.outcome import Outcome
 
 P = "producer_byte_rate"
 
@@ -190,3 +199,69 @@ def test_other_json_is_not_a_rule(rule: object, message: str) -> None:
 def test_other_bytes_are_not_json(data: bytes) -> None:
     with pytest.raises(JsonFormError, match="not JSON"):
         decode_entity(data)
+
+
+def test_changes_that_were_written_are_read() -> None:
+    ops = (Op(P, 5.0), Op("consumer_byte_rate", None))
+    changes = RequestedChanges(
+        (Alteration((("user", "alice"),), ops), Alteration((("client-id", None),), ())),
+        {ALICE: TermsChange(removed=frozenset({"ramp"}))},
+        is_dry_run=True,
+    )
+
+    assert read_changes(parse_json(written_changes(changes))) == changes
+
+
+def test_null_instead_of_limits_removes_all() -> None:
+    ((alteration,), _, _) = read_changes(parse_json(b'{"changes":[{"entity":{"user":"alice"},"limits":null}]}'))
+
+    assert alteration.ops == tuple(Op(key, None) for key in keys_of(ALICE))
+
+
+@pytest.mark.parametrize(
+    ("code", "is_unknown", "error"), [(0, False, None), (42, False, "no"), (42, True, "no")], ids=str
+)
+def test_results_that_were_written_are_read(code: int, is_unknown: bool, error: str | None) -> None:
+    new = StoredRule(limits={P: 5.0}, terms=NO_TERMS)
+    outcome = Outcome((("user", "alice"),), (), None, None, new, code, error, is_unknown)
+
+    written = "".join(written_results([outcome, outcome], is_dry_run=False))
+
+    assert read_results(written.encode()) == [Result(ALICE, None, new, error, is_unknown)] * 2
+    assert json.loads("".join(written_results([], is_dry_run=True))) == {"dry_run": True, "results": []}
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"rules": [], "more": 1}, "(body): 'more' is unknown"),
+        ({"rules": [{"entity": {"user": "a"}, "limits": {P: 1}, "more": 1}]}, "rules[0]: 'more' is unknown"),
+        ({"rules": [{"entity": {"user": "a"}, "limits": {}}]}, "rules[0].limits: must be at least one key"),
+        ({"rules": [{"entity": {"user": "a"}, "limits": {P: None}}]}, "rules[0].limits: must be at least one key"),
+        ({"rules": [{"entity": {"user": "a"}, "limits": {P: 1}}] * 2}, "rules[1].entity: has two rules"),
+    ],
+)
+def test_malformed_file_of_rules_is_refused_with_its_place(body: object, said: str) -> None:
+    with pytest.raises(JsonFormError) as caught:
+        read_rules(json.dumps(body).encode(), is_file=True)
+
+    assert str(caught.value).startswith(said)
+
+
+def test_hidden_rules_are_read_from_a_proxy_and_left_out_of_a_file() -> None:
+    rule = {"entity": {"user": "alice"}, "limits": {P: 1}}
+    body = json.dumps({"rules": [rule, {**rule, "shadowed_by": "proxy.yaml:7"}]}).encode()
+
+    assert len(read_rules(body, is_file=False)) == 2
+    assert len(read_rules(body, is_file=True)) == 1
+
+
+@pytest.mark.parametrize("status", [RuleStatus(None, "not yet"), RuleStatus({P: 5.0}, "")])
+def test_status_that_was_written_is_read(status: RuleStatus) -> None:
+    assert read_status(status_as_json(status)) == status
+    assert read_status(None) is None
+
+
+def test_other_json_is_no_status() -> None:
+    with pytest.raises(JsonFormError, match="now: must have limits and why"):
+        read_status({"limits": None})
