@@ -146,6 +146,25 @@ def test_requests_behind_wait_and_earlier_ones_are_answered_first() -> None:
     assert wire.broker(produce_response(2)) == produce_response(2)
 
 
+@pytest.mark.parametrize("size", [1, 4, 12, 30])
+def test_a_request_may_come_in_pieces(size: int) -> None:
+    wire, handler = administered()
+
+    assert wire.client(*(BOTH[0][at : at + size] for at in range(0, len(BOTH[0]), size))) == b""
+
+    assert [taken[0] for taken in handler.taken] == [CHANGE]
+
+
+def test_large_request_is_collected_until_it_is_whole() -> None:
+    wire, handler = administered()
+    large = CHANGE._replace(alterations=tuple(Alteration((("user", "u" * 30_000),), ()) for _ in range(100)))
+    frame = write_alter_request(large, client_id="etl")
+
+    assert wire.client(*(frame[at : at + 262_144] for at in range(0, len(frame), 262_144))) == b""
+
+    assert [taken[0] for taken in handler.taken] == [large]
+
+
 def test_other_principal_is_refused_as_kafka_refuses() -> None:
     wire, handler = administered(admins=frozenset({"admin"}))
 
@@ -160,6 +179,14 @@ def test_other_principal_is_refused_as_kafka_refuses() -> None:
     assert (answers[4:8], answers[end + 4 : end + 8]) == (bytes([0, 0, 0, 7]), bytes([0, 0, 0, 8]))
     assert handler.taken == []
     assert handler.refusals == [("ANONYMOUS", REFUSED)] * 2
+
+
+def test_a_refusal_names_the_user_who_has_logged_in_in_one_short_line() -> None:
+    assert unauthorized("alice") == (
+        "Cluster authorization failed. The user alice is not in principals.admins of kafka-quota-proxy."
+    )
+    assert "\n" not in unauthorized("a\nb")
+    assert len(unauthorized("\U0001f600" * 30_000)) < 1_000
 
 
 def test_other_principal_is_forwarded_if_the_listener_forwards() -> None:
@@ -381,6 +408,15 @@ def test_request_is_submitted_again_if_the_queue_was_full() -> None:
     wire.wait(1_000)
 
     assert [taken[0] for taken in handler.taken] == [CHANGE]
+
+
+def test_closed_connection_drops_its_request() -> None:
+    wire, handler = administered()
+    wire.client(BOTH[0])
+
+    wire.session.close(now_ms=wire.now_ms, has_passed=False)
+
+    assert handler.taken[0][3].is_dropped
 
 
 def logged_in(wire: Wire, login: Dialogue, *, lifetime_ms: int) -> None:

@@ -12,6 +12,7 @@ from tests.support.frames import (
     produce_request,
     produce_response,
 )
+from tests.support.logins import handshake_request
 from tests.support.rules_in_force import change, update
 from tests.support.wire import Wire
 
@@ -163,3 +164,54 @@ def test_release_during_a_drain_forwards_no_request() -> None:
 
     assert wire.client(produce_request(3)) == b""
     assert wire.session.is_idle
+
+
+def test_incomplete_request_is_read_to_its_end_after_a_second_in_line() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    other = wire.beside()
+    wire.client(produce_request(1, size_bytes=84_000_000)[:10_000])  # its rest does not come
+    session, request = other.session, produce_request(2, size_bytes=600)
+
+    assert other.client(request[:-1]) == b""
+    assert not session.has_waited_long(now_ms=other.now_ms + 999)
+    assert not session.reads_rest
+    assert session.has_waited_long(now_ms=other.now_ms + 1_000)
+    assert session.reads_rest
+    other.client(request[-1:])
+
+    assert not session.reads_rest
+    session.count_abandoned()
+    assert session.state.context.counters.abandoned == 1
+
+
+def test_drain_goes_on_with_a_client_that_awaits_no_answers() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, acks=0))
+
+    wire.session.drain()
+
+    assert wire.session.takes_unanswered
+    assert wire.client(produce_request(2, acks=0)) == produce_request(2, acks=0)
+    assert wire.client(fetch_request(3)) == b""
+
+
+def test_client_that_has_begun_a_login_is_logging_in() -> None:
+    wire = Wire()
+    assert not wire.session.is_logging_in
+
+    wire.client(handshake_request("PLAIN"))
+
+    assert wire.session.is_logging_in
+    assert wire.session.follower is None
+
+
+def test_requests_of_a_client_that_has_gone_are_dropped_unless_an_earlier_one_is_at_the_broker() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=6_000), produce_request(2))
+
+    wire.session.abandon(now_ms=wire.now_ms)  # the first is not answered
+    assert wire.session.state.context.counters.abandoned == 0
+    wire.broker(produce_response(1))
+    wire.session.abandon(now_ms=wire.now_ms)
+
+    assert wire.session.state.context.counters.abandoned == 1
