@@ -4,7 +4,13 @@ import pytest
 
 from kafka_quota_proxy.protocol import fetch
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Edit, capped_fetch, response_edit
+from kafka_quota_proxy.proxy.session.frame_edits import (
+    MAX_HELD_RESPONSE_BYTES,
+    Edit,
+    capped_fetch,
+    response_edit,
+    without_session,
+)
 from tests.support.frames import api_versions_response, fetch_response, framed, produce_response
 
 
@@ -97,3 +103,14 @@ def test_a_fetch_is_capped_in_both_its_limits(
 
 def test_a_fetch_without_the_field_cannot_be_capped() -> None:
     assert capped_fetch(fetch.FetchLimits(8, -1, 500, 1, 2**31 - 1), 1_000) == ()
+
+
+@pytest.mark.parametrize(
+    ("edit", "before"), [((), b"\1\1\1\1"), ((0, 2, b"\7\7"), b"\7\7\1\1")], ids=["alone", "capped"]
+)
+def test_a_full_fetch_opens_no_session(edit: Edit, before: bytes) -> None:
+    data = b"\1\1\1\1" + fetch.OPENS_SESSION.to_bytes(4)
+
+    found = changed(data, without_session(data, edit, fetch.FetchSession(0, fetch.OPENS_SESSION, 4)))
+
+    assert found == before + fetch.WITHOUT_SESSION.to_bytes(4, signed=True)
