@@ -28,7 +28,7 @@ from kafka_quota_proxy.config.principals import ANONYMOUS, Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.quota_record import Setting
 from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
-from kafka_quota_proxy.proxy.cli.run import _SWITCH_INTERVAL_S
+from kafka_quota_proxy.proxy.cli.run import _SWITCH_INTERVAL_S, GC_THRESHOLDS
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.entity import RuleTable
@@ -241,7 +241,7 @@ class Took(NamedTuple):
 def as_in_a_process() -> Iterator[None]:
     """Set the garbage collector and the switch interval of threads as ``proxy.cli.run`` does."""
     threshold, interval_s = gc.get_threshold(), sys.getswitchinterval()
-    gc.set_threshold(50_000, 50, 50)
+    gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     try:
         yield

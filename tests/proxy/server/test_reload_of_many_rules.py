@@ -16,7 +16,7 @@ import pytest
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.proxy.cli.run import _SWITCH_INTERVAL_S
+from kafka_quota_proxy.proxy.cli.run import _SWITCH_INTERVAL_S, GC_THRESHOLDS
 from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFile
@@ -31,7 +31,6 @@ listeners:
 quotas:
 """
 LONGEST_PAUSE_S = 0.05
-_GC_THRESHOLDS = (50_000, 50, 50)  # as in cli.run
 
 
 def rule(number: int, *, user: str = "user", rate: int = 1_000_000) -> str:
@@ -120,7 +119,7 @@ def _as_in_a_proxy() -> Iterator[None]:
     """Let threads take turns, and the garbage collector run, as often as the command ``run`` does."""
     interval_s, thresholds = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    gc.set_threshold(*_GC_THRESHOLDS)
+    gc.set_threshold(*GC_THRESHOLDS)
     gc.collect()
     gc.freeze()
     yield
