@@ -9,10 +9,13 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from tests.support.frames import (
     fetch_request,
+    other_request,
+    other_response,
     produce_request,
     produce_response,
 )
 from tests.support.logins import handshake_request
+from tests.support.queued_clients import Crowd
 from tests.support.rules_in_force import change, update
 from tests.support.wire import Wire
 
@@ -215,3 +218,51 @@ def test_requests_of_a_client_that_has_gone_are_dropped_unless_an_earlier_one_is
     wire.session.abandon(now_ms=wire.now_ms)
 
     assert wire.session.state.context.counters.abandoned == 1
+
+
+def test_the_end_of_a_connection_wakes_the_next_in_line() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    other = wire.beside()
+    wire.client(produce_request(1, size_bytes=6_000))
+    assert other.client(produce_request(2, size_bytes=6_000)) == b""
+
+    wire.session.close(now_ms=wire.now_ms, has_passed=False)
+    other.take_turn()
+
+    assert other.to_broker() == produce_request(2, size_bytes=6_000)
+
+
+def test_records_without_an_answer_wait_for_a_client_that_has_gone() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    other = wire.beside()
+    wire.client(produce_request(1, size_bytes=6_000))
+    assert other.client(produce_request(2, acks=0, size_bytes=6_000)) == b""
+
+    other.session.abandon(now_ms=other.now_ms)
+    other.session.count_abandoned()
+
+    assert other.session.state.blocked_by is not None
+    assert other.session.state.context.counters.abandoned == 0
+
+
+def test_connection_without_requests_has_abandoned_none() -> None:
+    wire = Wire(A_TIGHT_RULE)
+
+    wire.session.count_abandoned()
+
+    assert wire.session.state.context.counters.abandoned == 0
+
+
+def test_another_queue_of_the_broker_is_used_once_no_request_is_at_the_broker() -> None:
+    first, second = Crowd(clients=0).line, Crowd(clients=0).line
+    wire = Wire(line=first)
+    turn = wire.session.state.broker_turn
+    wire.client(other_request(1))
+
+    turn.follow(second, 0)
+    assert turn.queued is not None
+    assert turn.queued.line is first
+    wire.broker(other_response(1))
+    turn.follow(second, 0)
+
+    assert turn.queued.line is second

@@ -112,3 +112,20 @@ def test_without_a_fetch_limit_no_response_is_awaited(rules: tuple[QuotaRule, ..
     wire.client(fetch_request(1))
 
     assert wire.session.close(now_ms=wire.now_ms, has_passed=True) is None
+
+
+def test_a_charged_fetch_wakes_the_next_in_line() -> None:
+    wire = Wire(QuotaRule(client_id="etl", consumer_byte_rate=500.0))
+    other = wire.beside()
+    wire.client(fetch_request(1))
+    assert other.client(fetch_request(2)) == b""
+    unanswered = left(wire)
+
+    assert unanswered.receive(fetch_response(1, size_bytes=3_000)[:6], now_ms=wire.now_ms)
+    assert unanswered.held_bytes == 6
+    assert unanswered.receive(fetch_response(1, size_bytes=3_000)[6:], now_ms=wire.now_ms)
+
+    assert unanswered.is_done
+    line = wire.bucket("fetch").line
+    assert line is not None
+    assert line.mean_amount == 3_000
