@@ -216,6 +216,18 @@ def test_a_late_answer_ends_only_its_own_reservation(shaping: Shaping) -> None:
     assert bucket.is_free(1, now_ms=21_000)
 
 
+def test_a_late_answer_is_late_once() -> None:
+    bucket = bucket_of_alice(manager_of(rule("alice")))
+    for now_ms in (0, 11_000, 12_000):
+        bucket.reserved.add(10_000, now_ms=now_ms)
+
+    bucket.reserved.settle(10_000)  # that of the first, which is over
+    assert bucket.reserved.held_until_ms == 31_000
+    bucket.reserved.settle(10_000)
+
+    assert bucket.reserved.held_until_ms == 21_000
+
+
 def test_an_answer_in_time_makes_room_for_the_next_request() -> None:
     bucket = bucket_of_alice(manager_of(rule("alice")))
     for _ in range(3):

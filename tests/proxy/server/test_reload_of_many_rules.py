@@ -14,12 +14,15 @@ from typing import Any
 import pytest
 
 from kafka_quota_proxy.config.load import load
-from kafka_quota_proxy.config.model import ProxyConfig
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.cli.run import _SWITCH_INTERVAL_S, GC_THRESHOLDS
+from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
-from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFile
+from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFile, _change
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
 from kafka_quota_proxy.proxy.server.server import Server
 
@@ -201,3 +204,17 @@ async def test_times_and_a_source_change_no_rules_while_a_thread_may_use_them() 
                 await asyncio.sleep(0)
             assert not changing.done()
         await changing
+
+
+def test_rules_that_are_changed_some_at_a_time_are_as_after_one_change() -> None:
+    rules: dict[RuleEntity, QuotaRule | None] = {
+        (f"user-{number}", "app"): QuotaRule(user=f"user-{number}", client_id="app", producer_byte_rate=1.0)
+        for number in range(2_500)
+    }
+    rules["last", "app"] = QuotaRule(user="last", client_id="app", connections=7)
+    config, changes = ProxyConfig(listeners=()), QuotaChanges(rules, {})
+    whole, sliced = RuleTables(config), RuleTables(config)
+
+    assert _change(sliced, config, changes) == whole.change(config, changes)
+    assert all(sliced.tables[kind].rules() == table.rules() for kind, table in whole.tables.items())
+    assert len(sliced.connections) == 1
