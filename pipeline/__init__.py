@@ -10,7 +10,6 @@
                        ``rate_samples`` makes records of samples, ``imported_log`` writes the records,
                        and ``prometheus_api`` asks a server
 * ``writing``          writes tables; ``file_system`` renames and deletes, and lets results appear complete
-* ``delivery``         writes alerts; ``checkpoint`` keeps the settings of a stream and its bad lines
 * ``whatif``           replays the log under other quotas: ``arrivals`` splits records into parts, ``replay`` charges
                        them (``unthrottled_fast_path`` charges many at once), ``bucket_stream`` feeds sorted rows to the
                        replay, ``candidate_quotas`` makes the buckets

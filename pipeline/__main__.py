@@ -23,8 +23,7 @@ _HOW_TO_INSTALL: Final = (
 _COMMON: Final = (
     "\n\nSpark runs on this machine (local[*]) unless --master or spark-submit says otherwise. The log (--usage) is a\n"
     "file, a directory or kafka://HOST:PORT/TOPIC. A bad line never stops the job: it is counted and kept with its\n"
-    "place in OUT/quarantine. alerts keeps bad lines in CHECKPOINT/quarantine: at most 100 of a batch, for the last\n"
-    "100 batches with bad lines."
+    "place in OUT/quarantine."
 )
 
 
@@ -82,17 +81,11 @@ _COMMANDS: Final = {
         "Writes a quotas.yaml for each proxy. Each broker gets a floor of each limit, the rest goes by demand.",
     ),
     "alerts": _Command(
-        "follow the log, and report once each bucket that is over a limit or near it",
-        "example: kafka-quota-pipeline alerts --usage kafka://broker1:9092/kafka-quota-usage \\\n"
-        "             --to kafka://broker1:9092/kafka-quota-alerts --checkpoint /var/lib/alerts\n"
-        "         kafka-quota-pipeline alerts --usage kafka://broker1:9092/kafka-quota-usage\n\n"
-        "Each bucket and window of event time has at most one alert: over (it was throttled, or used more than the\n"
-        "limit allows in the window) or near. The alert is sent when a record is newer than the window by --late. A\n"
-        "record that is older than the newest by more than --late may be left out. It is counted by its proxy.\n"
-        "After a crash it continues from --checkpoint, and delivers each alert at least once: those of one batch may\n"
-        "be in a topic twice. SIGTERM and Ctrl-C end it.\n\n"
-        "Without --to and --out, alerts are printed as JSON Lines: from a topic those of new records (with --once\n"
-        "those of all records). It keeps no progress then, and needs no --checkpoint.",
+        "print each bucket that was over a limit or near it, for each minute of the log",
+        "example: kafka-quota-pipeline alerts --usage usage --from 2026-09-07T08:00\n"
+        "         kafka-quota-pipeline alerts --usage kafka://broker1:9092/kafka-quota-usage --window 10s\n\n"
+        "Prints JSON Lines in the order of time. Each bucket and window has at most one alert: over (it was\n"
+        "throttled, or used more than the limit allows in the window) or near.",
     ),
     "ingest": _Command(
         "add the log of a cluster to a lake: a table by day, without duplicates and bad lines",

@@ -191,31 +191,11 @@ def _balance(parser: argparse.ArgumentParser) -> None:
 
 
 def _alerts(parser: argparse.ArgumentParser) -> None:
-    place = parser.add_mutually_exclusive_group()
-    place.add_argument(
-        "--to", metavar="kafka://HOST:PORT/TOPIC", help="send alerts to this topic (default: print them)"
-    )
-    place.add_argument(
-        "--out", metavar="DIR", help="write alerts to this directory, a file of JSON Lines for each batch"
-    )
-    parser.add_argument(
-        "--checkpoint", metavar="DIR", help="with --to and --out: the directory of its progress; one for each job"
-    )
     parser.add_argument(
         "--near", type=_share, default=0.8, metavar="X", help="the part of a limit above which use is near it (0.8)"
     )
     parser.add_argument("--window", type=_duration, default=60_000, metavar="TIME", help="the length of a window (1m)")
-    parser.add_argument(
-        "--late",
-        type=_duration,
-        metavar="TIME",
-        help="how long a window waits for late records (2m for a topic; 7m for files, since a proxy writes into a file "
-        "for 5m; with a longer rotate_interval: that and 2m)",
-    )
-    parser.add_argument(
-        "--every", type=_duration, default=10_000, metavar="TIME", help="the time between two batches (10s)"
-    )
-    parser.add_argument("--once", action="store_true", help="read the existing records, then end")
+    parser.add_argument("--out", metavar="DIR", help="also write the alerts to this directory")
 
 
 def _ingest(parser: argparse.ArgumentParser) -> None:

@@ -66,25 +66,20 @@ _KAFKA_WORDS: Final = {
 def topic(
     spark: SparkSession,
     place: str,
-    argument: str = "--usage",
     *,
     kafka: Mapping[str, str] = _NO_OPTIONS,
     is_stream: bool = False,
-    is_new_only: bool = False,
 ) -> DataFrame:
     """Return the lines in the topic ``kafka://HOST:PORT/TOPIC``, as a batch or a stream.
 
-    The place of a line is its partition and offset. With ``is_new_only``, the stream begins at the end of the topic,
-    and continues even if the topic has lost records. ``argument`` is the command-line argument that contains the
-    address. Raises UsageError if the address is wrong, or if Spark lacks its Kafka connector.
+    The place of a line is its partition and offset. Raises UsageError if the address is wrong, or if Spark lacks its
+    Kafka connector.
     """
-    servers, name = kafka_place(place, argument)
+    servers, name = kafka_place(place)
     options = {**_PATIENCE, **kafka, "kafka.bootstrap.servers": servers, "subscribe": name}
     options["startingOffsets"] = "earliest"
     if is_stream:
         options["maxOffsetsPerTrigger"] = _RECORDS_AT_ONCE
-    if is_new_only:
-        options |= {"startingOffsets": "latest", "failOnDataLoss": "false"}
     source = spark.readStream if is_stream else spark.read
     try:
         rows = source.format("kafka").options(**options).load()
@@ -113,14 +108,13 @@ def kafka_fault(stack: str) -> str | None:
     return f"{_KAFKA_WORDS.get(name, name)}: {said.strip() or name}"
 
 
-def kafka_place(place: str, argument: str) -> tuple[str, str]:
+def kafka_place(place: str) -> tuple[str, str]:
     """Split ``kafka://HOST:PORT/TOPIC`` into the servers (separated by commas) and the topic.
 
-    Raises UsageError if ``place`` is not such an address. The message begins with ``argument``, the command-line
-    argument that contains the address.
+    Raises UsageError if ``place``, the value of ``--usage``, is not such an address.
     """
     parts = urlsplit(place)
     name = parts.path.strip("/")
     if parts.scheme != "kafka" or not (parts.netloc and name):
-        raise UsageError(f"{argument} {place}: write kafka://HOST:PORT/TOPIC, with a comma between several HOST:PORT")
+        raise UsageError(f"--usage {place}: write kafka://HOST:PORT/TOPIC, with a comma between several HOST:PORT")
     return parts.netloc, name

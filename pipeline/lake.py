@@ -5,7 +5,7 @@
     LAKE/_kafka_quota_lake             the version of this layout
     LAKE/records/                      the records, as Parquet files
     LAKE/quarantine/cluster=…/job=…/   bad lines and damaged files, as JSON Lines: source, line, fault, text
-    LAKE/checkpoint/CLUSTER-HASH/      the progress of each job, which is a pair of a usage log and a cluster
+    LAKE/checkpoint/CLUSTER-HASH/      Spark's progress of each job, which is a pair of a usage log and a cluster
     LAKE/checkpoint/CLUSTER.lock       locked by the process that adds records to a cluster, if the disk is local
 
 Each record is in a lake once. Its ``day`` is the day on which it starts, in UTC. The records of a file are sorted by
@@ -77,9 +77,9 @@ class Lake:
             raise UsageError(f"--lake {path}: exists and is no lake; name a new directory")
         return lake
 
-    def checkpoint(self, usage: str, cluster: str) -> str:
-        """Return the checkpoint directory of the job that reads ``usage``, which is the log of ``cluster``."""
-        return f"{self.path}/checkpoint/{cluster}-{hashlib.sha256(usage.encode()).hexdigest()[:8]}"
+    def checkpoint(self, job: str) -> str:
+        """Return the checkpoint directory of a job."""
+        return f"{self.path}/checkpoint/{job}"
 
     def quarantine(self, cluster: str, job: str, batch: int) -> str:
         """Return the directory for the bad lines of a batch."""
@@ -141,6 +141,11 @@ class Lake:
         path = f"{self.path}/records/cluster={cluster}"
         file_system.delete(f"{path}/_temporary")
         rows.select(*COLUMNS, "day").write.mode("append").partitionBy("day").parquet(path)
+
+
+def job_of(usage: str, cluster: str) -> str:
+    """Return the name of the job that reads ``usage``, which is the log of ``cluster``."""
+    return f"{cluster}-{hashlib.sha256(usage.encode()).hexdigest()[:8]}"
 
 
 _NOT_IDENTITY: Final = tuple(name for name in COLUMNS if name not in IDENTITY)

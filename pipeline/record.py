@@ -73,8 +73,3 @@ NAME_OF_DEFAULTS: Final = DEFAULT.value
 def start_of(span_ms: int) -> Column:
     """Return the start of the hour, minute or other time span (``span_ms``) in which a record starts."""
     return F.col("start_ms") - F.pmod(F.col("start_ms"), F.lit(span_ms))
-
-
-def end_of(span_ms: int) -> Column:
-    """Return the last millisecond of the hour, minute or other time span (``span_ms``) in which a record starts."""
-    return start_of(span_ms) + (span_ms - 1)

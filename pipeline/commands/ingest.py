@@ -15,7 +15,6 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from kafka_quota_proxy.pipeline import file_system
-from kafka_quota_proxy.pipeline.checkpoint import job_of, spark_part
 from kafka_quota_proxy.pipeline.commands.execution import (
     cause_of,
     kafka_options_of,
@@ -24,7 +23,7 @@ from kafka_quota_proxy.pipeline.commands.execution import (
     stop_requested,
 )
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
-from kafka_quota_proxy.pipeline.lake import Lake, batch_writer
+from kafka_quota_proxy.pipeline.lake import Lake, batch_writer, job_of
 from kafka_quota_proxy.pipeline.log_files import left_out_of_stream
 from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.session import GATEWAY_GONE, log_level, session
@@ -48,12 +47,10 @@ def execute(args: argparse.Namespace) -> int:
     rows = parsed(followed(spark, args.usage, kafka=kafka_options_of(args), skips_damage=True), is_placed=True)
     # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.
     log_level(spark, "FATAL")
-    place = _place(args.usage)
-    checkpoint = lake.checkpoint(place, args.cluster)
-    job = job_of(checkpoint, {"--usage": place, "--cluster": args.cluster})
+    job = job_of(_place(args.usage), args.cluster)
     writer = rows.observe("read", *line_counts()).writeStream
     writer = writer.foreachBatch(batch_writer(lake, args.cluster, job))
-    writer = writer.option("checkpointLocation", spark_part(checkpoint))
+    writer = writer.option("checkpointLocation", lake.checkpoint(job))
     counts = _Counts()
     with lake.alone(args.cluster), stop_requested() as end:
         say(f"{'reading' if args.once else 'following'} {args.usage}")

@@ -1,12 +1,11 @@
-"""Alerts for use over and near a limit do not depend on the order and the batches of records."""
+"""A bucket has an alert for each window of time in which it was over its limit or near it."""
 
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from kafka_quota_proxy.pipeline.alerts import alerts, encoded, marked_ahead, once
+from kafka_quota_proxy.pipeline.alerts import alerts, as_json
 from tests.pipeline.support import START_MS, frame, record, rows
 
 pytestmark = pytest.mark.kafka
@@ -16,7 +15,7 @@ MINUTE_MS = 60_000
 
 def found(spark: SparkSession, *log: dict[str, Any], near: float = 0.8, window_ms: int = MINUTE_MS) -> DataFrame:
     """Return the alerts that a usage log causes."""
-    return alerts(once(frame(spark, log), window_ms=window_ms, late_ms=1), window_ms=window_ms, near=near)
+    return alerts(frame(spark, log), window_ms=window_ms, near=near)
 
 
 def levels(spark: SparkSession, *log: dict[str, Any], near: float = 0.8, window_ms: int = MINUTE_MS) -> dict[int, str]:
@@ -90,42 +89,11 @@ def test_each_bucket_has_one_alert_per_window(spark: SparkSession) -> None:
     assert {(row["level"], row["amount"], row["requests"]) for row in seen} == {("over", 62, 2)}
 
 
-def test_a_repeated_record_counts_once(spark: SparkSession) -> None:
-    log = [record(at_s=at_s, limit=1_000.0, amount=25_000, broker=None) for at_s in (0, 1)]
+def test_an_alert_is_compact_json(spark: SparkSession) -> None:
+    seen = rows(as_json(found(spark, record(at_s=61, broker=None, limit=10.0, amount=500, client_id='"ü'))))
 
-    assert levels(spark, *log, *log) == {0: "near"}
-
-
-def test_the_order_of_records_does_not_change_alerts(spark: SparkSession) -> None:
-    log = [record(at_s=at_s, limit=10.0 / 3, amount=at_s * 7) for at_s in range(60)]
-    there, back = (
-        rows(encoded(found(spark, *order))) for order in (log, sorted(log, key=lambda one: str(one["amount"])))
-    )
-
-    assert there == back
-    assert len(there) == 1
-
-
-def test_an_alert_is_compact_json_with_the_bucket_as_its_key(spark: SparkSession) -> None:
-    seen = rows(encoded(found(spark, record(at_s=61, broker=None, limit=10.0, amount=500, client_id='"ü'))))
-
-    assert seen == [
-        {
-            "key": '{"proxy":"p1","broker":null,"kind":"produce","user":"alice","client_id":"\\"ü","listener":null}',
-            "value": f'{{"start_ms":{START_MS + 60_000},"window_ms":60000,"level":"near","proxy":"p1","broker":null,'
-            '"kind":"produce","user":"alice","client_id":"\\"ü","listener":null,"limit":10.0,"amount":500,"use":0.8333,'
-            '"requests":1,"throttled_requests":0,"throttle_time_ms":0,"enforced":true}',
-            "start_ms": START_MS + 60_000,
-        }
+    assert [row["value"] for row in seen] == [
+        f'{{"start_ms":{START_MS + 60_000},"window_ms":60000,"level":"near","proxy":"p1","broker":null,'
+        '"kind":"produce","user":"alice","client_id":"\\"ü","listener":null,"limit":10.0,"amount":500,"use":0.8333,'
+        '"requests":1,"throttled_requests":0,"throttle_time_ms":0,"enforced":true}'
     ]
-
-
-@pytest.mark.parametrize(("at_s", "is_ahead"), [(-9, False), (120, False), (120.001, True)])
-def test_a_clock_may_be_ahead_by_as_much_as_records_may_be_late(
-    spark: SparkSession, at_s: float, is_ahead: bool
-) -> None:
-    now = F.timestamp_millis(F.lit(START_MS))
-
-    (row,) = rows(marked_ahead(frame(spark, [record(at_s=at_s)]), now, late_ms=120_000))
-
-    assert row["is_ahead"] is is_ahead

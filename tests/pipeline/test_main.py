@@ -85,7 +85,7 @@ def test_without_the_extra_a_command_says_how_to_install_it() -> None:
         "alerts --usage kafka://h:1/t",
         "ingest --usage kafka://h:1/t --lake lake",
         "capacity --usage lake --out plan --from 2026-09-07 --until 2026-09-07T08:00 --cluster orders",
-        "alerts --usage kafka://h:1/t --to kafka://h:1/alerts --checkpoint state",
+        "alerts --usage usage --window 10s --near 0.9 --out found",
         "simulate --entities 20 --brokers 3 --days 7 --out usage",
         "simulate --entities 20 --brokers 3 --days 7 --out usage --seed 5",
         "import prometheus --url http://h:1 --from 2026-11-01T08:00 --out usage",
