@@ -25,7 +25,6 @@ _VERSION: Final = 0xA0
 _UTC_TIME: Final = 0x17
 _GENERALIZED_TIME: Final = 0x18
 _MAX_LENGTH_BYTES: Final = 4
-_TEXTS: Final = {0x0C: "utf-8", 0x1E: "utf-16-be", 0x1C: "utf-32-be"}  # UTF8String, BMPString, UniversalString
 
 _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
@@ -59,30 +58,6 @@ def subject_of(der: bytes) -> Element:
     """Return the ``subject`` of a certificate in DER. Raises CertificateError if ``der`` is not a certificate."""
     fields, first = _fields(der)
     return _only(fields, first + 4, _SEQUENCE)
-
-
-def issuer_of(der: bytes) -> Element:
-    """Return the ``issuer`` of a certificate in DER. Raises CertificateError if ``der`` is not a certificate."""
-    fields, first = _fields(der)
-    return _only(fields, first + 2, _SEQUENCE)
-
-
-def comparable(name: Element) -> tuple[object, ...]:
-    """Return a value that is equal for names that certificate software takes for the same (RFC 5280, 7.1).
-
-    Upper and lower case, spaces, and the encodings of text make no difference. Raises CertificateError if ``name`` is
-    malformed.
-    """
-    return tuple(tuple(sorted(_attribute(one) for one in children(part))) for part in children(name))
-
-
-def _attribute(element: Element) -> tuple[bytes, str]:
-    parts = children(element)
-    if len(parts) != 2:
-        raise CertificateError("not X.509: an attribute of a name has a type and a value")
-    kind, value = parts
-    text = value.content.decode(_TEXTS.get(value.tag, "latin-1"), errors="replace")
-    return kind.content, " ".join(text.lower().split())
 
 
 def validity_of(der: bytes) -> tuple[datetime, datetime]:

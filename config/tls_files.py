@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -48,15 +47,14 @@ def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> 
         raise TlsFileError("certificate", f"{certificate} with {key} cannot be used: {_reason(error)}") from error
 
 
-def load_ca(context: ssl.SSLContext, *, key: str, ca: str, bare: Callable[[], ssl.SSLContext]) -> None:
+def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
     """Make a context trust all certificates in the file ``ca``. Raises TlsFileError if the file cannot be used.
 
-    ``key`` is the configuration key that names the file, such as ``client_ca``. It appears in the error. ``bare`` is
-    as for ``trust``.
+    ``key`` is the configuration key that names the file, such as ``client_ca``. It appears in the error.
     """
     _certificates(key, ca)
     try:
-        trust(context, ca, bare)
+        trust(context, ca)
     except ssl.SSLError as error:
         raise TlsFileError(key, f"{ca} cannot be used: {_reason(error)}") from error
 
@@ -110,7 +108,7 @@ def _check_section(section: Part) -> Iterator[Finding]:
     for name in ("client_ca", "ca"):
         try:
             if ca := section.get(name):
-                load_ca(context, key=name, ca=ca, bare=partial(ssl.SSLContext, ssl.PROTOCOL_TLS_SERVER))
+                load_ca(context, key=name, ca=ca)
         except TlsFileError as fault:
             yield error((*section.at, name), str(fault))
 

@@ -6,11 +6,10 @@ Each function reads the password and certificate files, and raises ``OSError`` i
 import logging
 import ssl
 from errno import EILSEQ
-from functools import partial
 from pathlib import Path
 
 from kafka_quota_proxy.config.model import AdminClient
-from kafka_quota_proxy.config.trust import broker_side_context
+from kafka_quota_proxy.config.trust import BrokerSideContext, trust
 
 
 def connection(settings: AdminClient, client_id: str) -> dict[str, object]:
@@ -28,9 +27,7 @@ def security(settings: AdminClient) -> dict[str, object]:
     """Return only the arguments for login and TLS, which all of aiokafka's clients take."""
     keywords: dict[str, object] = {"security_protocol": settings.security_protocol.value}
     if settings.security_protocol.has_tls:
-        context = broker_side_context(settings.ssl_cafile, partial(_load_own, settings))
-        context.check_hostname = settings.ssl_check_hostname
-        keywords["ssl_context"] = context
+        keywords["ssl_context"] = _context(settings)
     if settings.security_protocol.has_sasl and settings.sasl_mechanism and settings.sasl_password_file:
         keywords |= {
             "sasl_mechanism": settings.sasl_mechanism.value,
@@ -40,9 +37,16 @@ def security(settings: AdminClient) -> dict[str, object]:
     return keywords
 
 
-def _load_own(settings: AdminClient, context: ssl.SSLContext) -> None:
+def _context(settings: AdminClient) -> ssl.SSLContext:
+    context = BrokerSideContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = settings.ssl_check_hostname
+    if settings.ssl_cafile is None:
+        context.load_default_certs()
+    else:
+        trust(context, settings.ssl_cafile)
     if settings.ssl_certfile:
         context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile)
+    return context
 
 
 def _first_line(path: str) -> str:

@@ -40,7 +40,7 @@ def test_a_pair_and_a_ca_are_loaded(directory: Path) -> None:
     loaded = context()
 
     load_certificate(loaded, certificate=str(directory / "proxy.pem"), key=str(directory / "proxy.key"))
-    load_ca(loaded, key="ca", ca=str(directory / "ca.pem"), bare=context)
+    load_ca(loaded, key="ca", ca=str(directory / "ca.pem"))
 
     assert [dict(pair[0] for pair in ca["subject"])["commonName"] for ca in loaded.get_ca_certs()] == ["authority"]  # type: ignore[misc]
 
@@ -79,7 +79,7 @@ def test_an_invalid_ca_is_refused_with_its_path(directory: Path, content: bytes)
     (directory / "ca.pem").write_bytes(content)
 
     with pytest.raises(TlsFileError) as found:
-        load_ca(context(), key="client_ca", ca=str(directory / "ca.pem"), bare=context)
+        load_ca(context(), key="client_ca", ca=str(directory / "ca.pem"))
 
     assert found.value.key == "client_ca"
 

@@ -104,7 +104,7 @@ class MockAdmin:
         framed = struct.pack(">i", len(frame)) + frame
         try:
             head = codec.read_whole_head(framed)
-            # librdkafka's Metadata v12 for all topics has three bytes after its last field. Kafka does not look at them.
+            # librdkafka's Metadata v12 for all topics has three bytes behind its last field. Kafka reads no further.
             request, _ = codec.read_fields(framed, head.body, api_key, version, "request")
         except ProtocolError as error:
             raise ValueError(f"a request of {API_NAMES[api_key]} v{version} cannot be read: {error}") from None

@@ -51,18 +51,13 @@ class SaidNothingError(ConnectionResetError):
 
 def client_side_context(tls: ClientTls) -> ssl.SSLContext:
     """Return a TLS context for connections from clients. Raises TlsFileError if a file cannot be used."""
-
-    def bare() -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        load_certificate(context, certificate=tls.certificate, key=tls.key)
-        return context
-
-    context = bare()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_certificate(context, certificate=tls.certificate, key=tls.key)
     context.minimum_version = _VERSIONS[tls.min_version]
     # A client could request one key exchange after another; Kafka's clients never do.
     context.options |= ssl.OP_NO_RENEGOTIATION
     if tls.client_ca is not None:
-        load_ca(context, key="client_ca", ca=tls.client_ca, bare=bare)
+        load_ca(context, key="client_ca", ca=tls.client_ca)
     context.verify_mode = _VERIFY_MODES[tls.client_auth]
     return context
 
@@ -73,21 +68,16 @@ def upstream_side_context(tls: UpstreamTls) -> ssl.SSLContext:
     Raises:
         TlsFileError: If one of the files in ``tls`` cannot be used.
     """
-
-    def bare() -> ssl.SSLContext:
-        context = BrokerSideContext(ssl.PROTOCOL_TLS_CLIENT)
-        if tls.certificate is not None and tls.key is not None:
-            load_certificate(context, certificate=tls.certificate, key=tls.key)
-        return context
-
-    context = bare()
+    context = BrokerSideContext(ssl.PROTOCOL_TLS_CLIENT)
+    if tls.certificate is not None and tls.key is not None:
+        load_certificate(context, certificate=tls.certificate, key=tls.key)
     context.minimum_version = _VERSIONS[tls.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.check_hostname = tls.check_hostname
     if tls.ca is None:
         context.load_default_certs()
     else:
-        load_ca(context, key="ca", ca=tls.ca, bare=bare)
+        load_ca(context, key="ca", ca=tls.ca)
     return context
 
 

@@ -64,29 +64,6 @@ def test_login_and_certificates_are_those_of_the_file(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("is_second", [False, True])
-def test_a_broker_of_either_of_two_cas_of_one_name_is_trusted(tmp_path: Path, is_second: bool) -> None:
-    authorities = [Authority("brokers", has_ids=False) for _ in range(2)]
-    (tmp_path / "ca.pem").write_bytes(b"".join(one.pem for one in authorities))
-    broker = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    broker.load_cert_chain(*authorities[is_second].issue("broker", hosts=["kafka.example"]).save(tmp_path, "broker"))
-    own = Authority("proxy's").issue("proxy")
-    broker.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    broker.load_verify_locations(cadata=own.der)
-    broker.verify_mode = ssl.CERT_REQUIRED
-    certificate, key = own.save(tmp_path, "own")
-    found = security(
-        AdminClient(
-            security_protocol=SecurityProtocol.SSL,
-            ssl_cafile=str(tmp_path / "ca.pem"),
-            ssl_certfile=certificate,
-            ssl_keyfile=key,
-        )
-    )
-
-    shake(broker, cast(ssl.SSLContext, found["ssl_context"]), "kafka.example")
-
-
 def test_a_broker_is_checked_by_its_name_without_the_final_dot(tmp_path: Path) -> None:
     authority = Authority("brokers")
     broker = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
