@@ -11,7 +11,7 @@ from typing import Any, Final
 from kafka_quota_proxy.config import model
 from kafka_quota_proxy.config import value_readers as read
 from kafka_quota_proxy.config.addresses import parse_addresses
-from kafka_quota_proxy.config.sections import Key, ListOf, MappingOf, Section, TextWantedError
+from kafka_quota_proxy.config.sections import Key, MappingOf, Section, TextWantedError
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import parse as parse_replicas
@@ -51,12 +51,6 @@ def _replicas(value: object) -> ThrottledReplicas:
     if not isinstance(value, str):
         raise TextWantedError('"*" or PARTITION:BROKER,…, such as "0:101,1:102"', quotable=True)
     return parse_replicas(value)
-
-
-def _path(*, rate: float, source: str, **ends: Any) -> model.ReplicationPath:  # noqa: ANN401 - fields of the path
-    if not ends:
-        raise ValueError("names no path; give at least one of leader, follower, leader_rack and follower_rack")
-    return model.ReplicationPath(rate=rate, source=source, **ends)
 
 
 def _replication(
@@ -123,18 +117,6 @@ _TOPIC: Final = {**_CLIENT, "topic": Key(read.topic_name)}
 _BROKER: Final = {**_CLIENT, "every": Key(read.poll_interval_ms, "every_ms")}
 _QUOTA_TOPIC: Final = Section(_around_client(model.QuotasFrom, "topic"), _TOPIC)
 _REPLICAS: Final = MappingOf(read.topic_name, _replicas, "topics", '{orders: "0:101,1:102"}')
-_RACK: Final = Key(read.text("the name of a rack"))
-_PATH: Final = Section(
-    _path,
-    {
-        "leader": Key(read.node_id),
-        "follower": Key(read.node_id),
-        "leader_rack": _RACK,
-        "follower_rack": _RACK,
-        "rate": Key(_REPLICATION_RATE, missing="write bytes per second, such as 10MiB"),
-    },
-    has_source=True,
-)
 
 REPLICATION: Final = Section(
     _replication,
@@ -144,12 +126,12 @@ REPLICATION: Final = Section(
         "throttled.replicas": Key(_REPLICAS, "both_replicas"),
         "leader.replication.throttled.replicas": Key(_REPLICAS, "leader_replicas"),
         "follower.replication.throttled.replicas": Key(_REPLICAS, "follower_replicas"),
-        "paths": Key(ListOf(_PATH)),
         "from_cluster": Key(read.boolean),
         "poll_interval": Key(read.poll_interval_ms, "poll_interval_ms"),
         "lease": Key(read.or_null(read.positive_duration(_LEASE)), "lease_ms", null=_LEASE),
         "admin_client": Key(Section(model.AdminClient, _CLIENT)),
     },
+    removed={"paths": "no longer exists: rates are of each leader and of each follower; remove it"},
 )
 USAGE_LOG: Final = Section(
     _usage_log,

@@ -246,21 +246,6 @@ class AdminClient:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationPath:
-    """A limit on the replication traffic that all matching pairs of leader and follower share.
-
-    At least one of the four fields for node ids and racks is set. A field that is None matches any broker.
-    """
-
-    leader: int | None = None  # node ids
-    follower: int | None = None
-    leader_rack: str | None = None
-    follower_rack: str | None = None
-    rate: float
-    source: str = ""  # FILE:LINE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Replication:
     """The limits on the traffic of replicas that lag behind their leaders."""
 
@@ -268,7 +253,6 @@ class Replication:
     follower_rate: float | None = None  # what each follower fetches through this proxy, from all leaders together
     leader_replicas: Mapping[str, ThrottledReplicas] | None = None  # by topic; None: all replicas that lag
     follower_replicas: Mapping[str, ThrottledReplicas] | None = None
-    paths: tuple[ReplicationPath, ...] = ()
     from_cluster: bool = False  # True: rates and replicas come from the cluster's dynamic configs
     poll_interval_ms: int = 2_000
     lease_ms: int | None = 600_000  # how long a throttle applies that no reassignment needs; None: for ever

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from kafka_quota_proxy.config.document import Document, Finding, Location, error, warning
+from kafka_quota_proxy.config.document import Document, Finding, error, warning
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.rule_reach_checks import small_rate
 from kafka_quota_proxy.config.sections import Part
@@ -11,7 +11,6 @@ from kafka_quota_proxy.config.sections import Part
 _RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _BOTH_SIDES: Final = "throttled.replicas"
 _LISTS: Final = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-_PATH_KEYS: Final = ("leader", "follower", "leader_rack", "follower_rack")
 _AT: Final = ("replication",)
 
 
@@ -46,21 +45,19 @@ def _check_replication(top: Part, document: Document) -> Iterator[Finding]:
             listener for listener in top.parts("listeners") if listener.get("inter_broker", False) is not False
         ]
         yield from _check_sources(replication)
-        yield from _check_paths(replication, document)
         if "admin_client" not in replication and any(
             "upstream_tls" in one for one in inter_broker if one["inter_broker"]
         ):
             message = "is missing, so the cluster is asked in plaintext, at brokers whose upstream_tls says TLS"
             yield warning((*_AT, "admin_client"), message)
         if not inter_broker:
-            has_node_ids = all("node_id" in listener for listener in top.parts("listeners"))
-            yield from _check_brokers_to_ask(replication, has_node_ids=has_node_ids)
+            yield from _check_brokers_to_ask(replication)
         yield from _warn_of_rates(replication)
         if not inter_broker and not top.find("principals", "brokers"):
             message = "nothing is throttled: replicas are recognised on listeners with inter_broker: true, and as one"
             yield warning(_AT, f"{message} of principals.brokers; the file has neither")
-        if replication.keys().isdisjoint((*_RATES, "paths")) and replication.get("from_cluster", False) is False:
-            message = f"nothing is throttled, because there is no rate; give {_RATES[0]}, paths or from_cluster: true"
+        if replication.keys().isdisjoint(_RATES) and replication.get("from_cluster", False) is False:
+            message = f"nothing is throttled, because there is no rate; give {_RATES[0]} or from_cluster: true"
             yield warning(_AT, message)
         yield from _warn_of_part_of_a_follower(replication, inter_broker)
 
@@ -80,21 +77,10 @@ def _check_sources(replication: Part) -> Iterator[Finding]:
         yield warning((*_AT, "lease"), message)
 
 
-def _check_paths(replication: Part, document: Document) -> Iterator[Finding]:
-    first_of: dict[tuple[object, ...], Location] = {}
-    for path in replication.parts("paths"):
-        ends = {key: path[key] for key in _PATH_KEYS if key in path}
-        if not ends or None in ends.values():
-            continue
-        first = first_of.setdefault(tuple(ends.items()), path.at)
-        if first != path.at:
-            yield error(path.at, f"this path has a rate in line {document.line(first)} already; keep one of them")
-
-
-def _check_brokers_to_ask(replication: Part, *, has_node_ids: bool) -> Iterator[Finding]:
+def _check_brokers_to_ask(replication: Part) -> Iterator[Finding]:
     """Report settings that need information from a broker, if the file names no broker that the proxy could ask.
 
-    The information is node ids, racks, topic ids, or the cluster's dynamic configs.
+    The information is topic ids, or the cluster's dynamic configs.
     """
     if "bootstrap_servers" in (replication.find("admin_client") or ()):
         return
@@ -105,19 +91,13 @@ def _check_brokers_to_ask(replication: Part, *, has_node_ids: bool) -> Iterator[
         if replication.get(key):
             message = "there is no broker to ask for topic ids: followers that use them are not throttled"
             yield warning((*_AT, key), f"{message}; {cure}")
-    for path in replication.parts("paths"):
-        for key in _PATH_KEYS:
-            what = "racks" if "rack" in key else "node ids"
-            if key in path and ("rack" in key or (key == "leader" and not has_node_ids)):
-                yield error((*path.at, key), f"there is no broker to ask for {what}; {cure}")
 
 
 def _warn_of_rates(replication: Part) -> Iterator[Finding]:
-    places = [(replication, key) for key in _RATES] + [(path, "rate") for path in replication.parts("paths")]
-    for part, key in places:
-        if message := small_rate(part.get(key)):
+    for key in _RATES:
+        if message := small_rate(replication.get(key)):
             message += " Kafka advises 1MB and more, because a throttle works in steps of whole fetches"
-            yield warning((*part.at, key), message)
+            yield warning((*_AT, key), message)
 
 
 def _warn_of_part_of_a_follower(replication: Part, inter_broker: list[Part]) -> Iterator[Finding]:

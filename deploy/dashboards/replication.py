@@ -51,24 +51,12 @@ _PANELS: Final = (
             "binBps",
             Query(f"sum by (broker) ({own(f'{role}_replication_throttled_rate')})", "broker {{broker}}"),
             Query(f"max by (broker) ({own(f'{role}_replication_throttled_limit')})", "broker {{broker}} limit", True),
+            width=12,
         )
         for title, role in (
             ("How fast do leaders send?", "leader"),
             ("How fast do followers fetch?", "follower"),
         )
-    ),
-    graph(
-        "How fast is each path?",
-        "What lagging replicas fetch between two brokers or racks. The dashed line is the limit.",
-        "binBps",
-        *(
-            Query(
-                f"sum by (leader, follower, leader_rack, follower_rack) ({own(f'replication_path_{what}')})",
-                "{{leader}}{{leader_rack}} to {{follower}}{{follower_rack}}" + more,
-                bool(more),
-            )
-            for what, more in (("rate", ""), ("limit", " limit"))
-        ),
     ),
     graph(
         "How far are followers behind?",

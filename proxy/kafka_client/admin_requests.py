@@ -55,11 +55,6 @@ class Metadata(NamedTuple):
     controller_id: int
     topics: tuple[Topic, ...]
 
-    @property
-    def racks(self) -> dict[int, str | None]:
-        """The rack of each broker, by node id."""
-        return {broker.node_id: broker.rack for broker in self.brokers}
-
 
 class ConfigKind(IntEnum):
     """The type of resource that a config belongs to. The values are those of Kafka's ``ConfigResource.Type``."""

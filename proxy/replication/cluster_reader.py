@@ -41,7 +41,7 @@ class ClusterReader:
         self._client.close()
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
-        """Read the state of the cluster: always its brokers and their racks, and the rest as the arguments request.
+        """Read the state of the cluster: always its brokers, and the rest as the arguments request.
 
         Args:
             has_topics: Whether to read topic ids.
@@ -49,11 +49,12 @@ class ClusterReader:
             has_topic_configs: Whether to read the topics' lists of throttled replicas.
         """
         metadata = self._client.metadata(None if has_topics or has_topic_configs else ())
+        brokers = tuple(broker.node_id for broker in metadata.brokers)
         topics = [topic for topic in metadata.topics if topic.error_code == 0]
         return Readings(
-            racks=metadata.racks,
+            brokers=brokers,
             topic_names=_topic_names(topics) if has_topics or has_topic_configs else None,
-            broker_configs=self._broker_configs(metadata.racks) if has_configs else None,
+            broker_configs=self._broker_configs(brokers) if has_configs else None,
             topic_configs=self._topic_configs([topic.name for topic in topics]) if has_topic_configs else None,
             moving=frozenset(self._client.reassignments()) if has_configs else frozenset(),
         )

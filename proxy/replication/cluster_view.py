@@ -36,7 +36,6 @@ class ClusterView:
     """
 
     topic_names: Mapping[bytes, str] = field(default_factory=dict)  # by topic id, 16 bytes
-    racks: Mapping[int, str] = field(default_factory=dict)  # by node id
     leader_rates: Mapping[int, float] = field(default_factory=dict)  # by node id
     follower_rates: Mapping[int, float] = field(default_factory=dict)
     leader_replicas: Mapping[str, ThrottledReplicas] = field(default_factory=dict)  # by topic
@@ -54,7 +53,7 @@ class ClusterView:
 class Readings:
     """Holds what one poll read from the cluster. If a field is None, its last known value still applies."""
 
-    racks: Mapping[int, str | None]  # by node id, of all brokers
+    brokers: tuple[int, ...]  # the node ids of all brokers
     topic_names: Mapping[bytes, str] | None = None
     broker_configs: Mapping[int, Mapping[str, str | None] | None] | None = None  # by node id, then by key
     topic_configs: Mapping[str, Mapping[str, str | None]] | None = None
@@ -82,7 +81,6 @@ def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple
     unread: list[str] = []
     view = replace(
         before,
-        racks={broker: rack for broker, rack in readings.racks.items() if rack},
         moving=readings.moving,
         leader_rates=_rates(readings, LEADER_RATE, before.leader_rates, unread),
         follower_rates=_rates(readings, FOLLOWER_RATE, before.follower_rates, unread),
@@ -120,7 +118,7 @@ class Lease:
 
     def apply(self, view: ClusterView, *, now_ms: int) -> tuple[ClusterView, tuple[str, ...]]:
         """Return the view to enforce, without the throttle if the lease is over, and warnings for the operator."""
-        throttle = replace(view, topic_names={}, racks={}, node_ids={})
+        throttle = replace(view, topic_names={}, node_ids={})
         if view.moving or not view.has_throttle:
             revived = self._is_dropped and view.has_throttle
             self._throttle, self._is_dropped = None, False

@@ -112,9 +112,7 @@ class ReplicationWatcher:
         if replication.admin_client != self._replication.admin_client:
             self._close()
         if replication.from_cluster != self._replication.from_cluster:
-            self._read = ClusterView(
-                topic_names=self._read.topic_names, racks=self._read.racks, node_ids=self._read.node_ids
-            )
+            self._read = ClusterView(topic_names=self._read.topic_names, node_ids=self._read.node_ids)
         self._lease.lease_ms = replication.lease_ms
         self._replication = replication
         self.request()
@@ -157,7 +155,7 @@ class ReplicationWatcher:
         if replication is not self._replication:  # a reload has changed the section meanwhile
             return
         if not self.is_successful:
-            log.info("the cluster answers: %d brokers", len(readings.racks))
+            log.info("the cluster answers: %d brokers", len(readings.brokers))
         self.is_successful, self.last_success_s, self._warn_from_ms = True, time.time(), 0
         if is_time_for_all:
             self._all_topics_from_ms = now_ms + _ALL_TOPICS_EVERY_MS
@@ -168,7 +166,7 @@ class ReplicationWatcher:
             log.warning("ignored a throttle of the cluster that cannot be read: %s", what)
         self._unread = frozenset(unread)
         self._report()
-        await self._identify(tuple(readings.racks))
+        await self._identify(readings.brokers)
 
     def _report(self) -> None:
         view, messages = self._lease.apply(self._read, now_ms=monotonic_ns() // 1_000_000)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.config.model import Address, KafkaSettings, Replication, ReplicationPath
+from kafka_quota_proxy.config.model import Address, KafkaSettings, Replication
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
@@ -23,20 +23,6 @@ _MAX_KNOWN_PARTITIONS: Final = 200_000
 
 # The throttled replicas of one side (the leaders or the followers), by topic. None stands for every replica that lags.
 Lists = Mapping[str, ThrottledReplicas] | None
-# The throttled replicas of one side, with the node id of the broker on that side, or None while it is unknown.
-Listing = tuple[Lists, int | None]
-
-
-class Path(NamedTuple):
-    """Identifies a replication path: traffic from leaders to followers that has a rate in the configuration file.
-
-    A field that is None matches any broker or rack.
-    """
-
-    leader: int | None
-    follower: int | None
-    leader_rack: str | None
-    follower_rack: str | None
 
 
 class Charge(NamedTuple):
@@ -62,7 +48,6 @@ class Throttle:
         self.followers: dict[int, ReplicationQuota] = {}
         # The quotas of followers that were removed to make room for others. The usage log still reads them.
         self.departed: deque[tuple[int, ReplicationQuota]] = deque(maxlen=_MAX_FOLLOWERS)
-        self.paths: dict[Path, ReplicationQuota] = {}
 
     def update(self, replication: Replication | None, *, now_ms: int) -> None:
         """Enforce the limits of a reloaded configuration file from the next fetch on. Usage counted so far is kept."""
@@ -117,16 +102,6 @@ class Throttle:
             quota = self.followers[follower] = self.quota(self.follower_rate(follower), now_ms)
         return quota
 
-    def path_quotas(self, leader: int | None, follower: int, *, now_ms: int) -> Iterator[ReplicationQuota]:
-        """Yield the quota of each configured path that covers fetches of ``follower`` from ``leader``."""
-        for path in self.replication.paths if self.replication else ():
-            if self._leads(path, leader, follower):
-                key = _key_of(path)
-                quota = self.paths.get(key)
-                if quota is None:
-                    quota = self.paths[key] = self.quota(path.rate, now_ms)
-                yield quota
-
     def lists(self) -> tuple[Lists, Lists]:
         """Return the lists of throttled replicas in force: first those for leaders, then those for followers."""
         rules = self.replication
@@ -136,26 +111,15 @@ class Throttle:
             return self.view.leader_replicas, self.view.follower_replicas
         return rules.leader_replicas, rules.follower_replicas
 
-    def _leads(self, path: ReplicationPath, leader: int | None, follower: int) -> bool:
-        racks = self.view.racks
-        return (
-            path.leader in (None, leader)
-            and path.follower in (None, follower)
-            and (path.leader_rack is None or (leader is not None and racks.get(leader) == path.leader_rack))
-            and (path.follower_rack is None or racks.get(follower) == path.follower_rack)
-        )
-
     def quota(self, limit: float | None, now_ms: int) -> ReplicationQuota:
         """Return a new quota whose windows have the number and length set by Kafka's ``replication.quota.window.*``."""
         return ReplicationQuota(limit, samples=self._samples, window_ms=self._window_ms, now_ms=now_ms)
 
     def _refresh(self, now_ms: int) -> None:
         self.generation += 1
-        rates = {_key_of(path): path.rate for path in self.replication.paths} if self.replication else {}
         leaders = ((one.known_quota, self.leader_rate(one.node_id)) for one in self.leaders)
         _change(((quota, rate) for quota, rate in leaders if quota is not None), now_ms)
         _change(((quota, self.follower_rate(follower)) for follower, quota in self.followers.items()), now_ms)
-        _change(((quota, rates.get(key)) for key, quota in self.paths.items()), now_ms)
 
 
 class Leader:
@@ -215,8 +179,7 @@ class Limits:
         self._sides = tuple(self._find(leader, now_ms)) if throttle.replication else ()
         # A side without a limit only measures, and a side with an empty list throttles nothing.
         self.is_active = any(
-            charge.quota.limit is not None and any(lists is None or lists for lists, _ in listings)
-            for charge, listings in self._sides
+            charge.quota.limit is not None and (lists is None or lists) for charge, lists, _ in self._sides
         )
 
     def charges(self, topic: bytes, partition: int, *, is_id: bool) -> tuple[Charge, ...]:
@@ -228,11 +191,7 @@ class Limits:
         if charges is not None:
             return charges
         name = self.name_of(topic, is_id=is_id)
-        charges = tuple(
-            charge
-            for charge, listings in self._sides
-            if any(_is_listed(lists, name, partition, broker) for lists, broker in listings)
-        )
+        charges = tuple(charge for charge, lists, broker in self._sides if _is_listed(lists, name, partition, broker))
         if name is None:
             self._throttle.ask()
         else:
@@ -260,25 +219,20 @@ class Limits:
     @property
     def quotas(self) -> Iterator[ReplicationQuota]:
         """All quotas to which fetches of this follower may be charged, even if no partition is throttled."""
-        return (charge.quota for charge, _ in self._sides)
+        return (charge.quota for charge, _, _ in self._sides)
 
     def name_of(self, topic: bytes, *, is_id: bool) -> str | None:
         """Return a topic's name; None if ``topic`` is an unknown id."""
         return self._throttle.view.topic_names.get(topic) if is_id else topic.decode("utf-8", "replace")
 
-    def _find(self, leader: Leader, now_ms: int) -> Iterator[tuple[Charge, tuple[Listing, ...]]]:
+    def _find(self, leader: Leader, now_ms: int) -> Iterator[tuple[Charge, Lists, int | None]]:
+        """Yield the quota of each side, its throttled replicas, and the node id of its broker, if that is known."""
         throttle, follower = self._throttle, self.follower
         leaders, followers = throttle.lists()
         quota = leader.quota(now_ms=now_ms)
-        yield Charge(quota, leaders is not None, is_leaders=True), ((leaders, self.leader_id),)
+        yield Charge(quota, leaders is not None, is_leaders=True), leaders, self.leader_id
         quota = throttle.follower_quota(follower, now_ms=now_ms)
-        yield Charge(quota, followers is not None, is_leaders=False), ((followers, follower),)
-        # The cluster's lists belong to the cluster's rates. A path uses the lists of the configuration file.
-        listings: tuple[Listing, ...] = ((leaders, self.leader_id), (followers, follower))
-        if throttle.replication is not None and throttle.replication.from_cluster:
-            listings = ((None, None),)
-        for quota in throttle.path_quotas(self.leader_id, follower, now_ms=now_ms):
-            yield Charge(quota, listings[0][0] is not None, is_leaders=False), listings
+        yield Charge(quota, followers is not None, is_leaders=False), followers, follower
 
 
 def _is_listed(lists: Lists, name: str | None, partition: int, broker: int | None) -> bool:
@@ -290,10 +244,6 @@ def _is_listed(lists: Lists, name: str | None, partition: int, broker: int | Non
     if broker is None:  # the node id is unknown, so any listed replica counts
         return replicas.is_all or any(partition in listed for listed in replicas.partitions.values())
     return replicas.holds(partition, broker)
-
-
-def _key_of(path: ReplicationPath) -> Path:
-    return Path(path.leader, path.follower, path.leader_rack, path.follower_rack)
 
 
 def _change(limits: Iterable[tuple[ReplicationQuota, float | None]], now_ms: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.load import load
-from kafka_quota_proxy.config.model import Address, AdminClient, Replication, ReplicationPath
+from kafka_quota_proxy.config.model import Address, AdminClient, Replication
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, parse
 from tests.config.test_load import faults, loaded
@@ -47,9 +47,6 @@ def test_every_key_reaches_the_model() -> None:
           follower.replication.throttled.rate: 20MB
           leader.replication.throttled.replicas: {orders: "0:1"}
           follower.replication.throttled.replicas: {orders: "0:3", a.b-c_D: "*"}
-          paths:
-            - {leader: 1, follower: 4, rate: 10MiB}
-            - {leader_rack: a, follower_rack: b, rate: 5MiB}
           poll_interval: 5s
           admin_client:
             bootstrap_servers: [k1:9092, k2:9092]
@@ -73,10 +70,6 @@ def test_every_key_reaches_the_model() -> None:
         follower_rate=20_000_000.0,
         leader_replicas={"orders": parse("0:1")},
         follower_replicas={"orders": parse("0:3"), "a.b-c_D": ALL_REPLICAS},
-        paths=(
-            ReplicationPath(leader=1, follower=4, rate=10_485_760.0, source="f.yaml:10"),
-            ReplicationPath(leader_rack="a", follower_rack="b", rate=5_242_880.0, source="f.yaml:11"),
-        ),
         poll_interval_ms=5_000,
         admin_client=AdminClient(
             bootstrap_servers=(Address(host="k1", port=9092), Address(host="k2", port=9092)),
@@ -97,11 +90,9 @@ def test_a_rate_without_lists_is_for_every_replica_that_lags() -> None:
 
 
 def test_a_rate_of_0_is_valid_as_in_kafka() -> None:
-    found = replication(
-        "leader.replication.throttled.rate: 0, follower.replication.throttled.rate: 0B, paths: [{follower: 4, rate: 0}]"
-    )
+    found = replication("leader.replication.throttled.rate: 0, follower.replication.throttled.rate: 0B")
 
-    assert (found.leader_rate, found.follower_rate, found.paths[0].rate) == (0.0, 0.0, 0.0)
+    assert (found.leader_rate, found.follower_rate) == (0.0, 0.0)
 
 
 def test_one_list_is_for_both_sides() -> None:
@@ -112,11 +103,10 @@ def test_one_list_is_for_both_sides() -> None:
 
 
 def test_the_settings_may_come_from_the_cluster() -> None:
-    found = replication("from_cluster: true, lease: 1h, paths: [{follower: 4, rate: 1MB}]")
+    found = replication("from_cluster: true, lease: 1h")
 
     assert found.from_cluster
     assert found.lease_ms == 3_600_000
-    assert found.paths == (ReplicationPath(follower=4, rate=1_000_000.0, source="f.yaml:2"),)
     assert replication("from_cluster: true").lease_ms == 600_000
     assert replication("from_cluster: true, lease: null").lease_ms is None
 
@@ -213,16 +203,7 @@ def test_a_name_that_no_file_can_have_is_a_fault(tmp_path: Path) -> None:
             'from_cluster: true, throttled.replicas: {a: "*"}',
             "throttled.replicas: cannot be given with from_cluster: true",
         ),
-        ("paths: [{leader: 1}]", "paths[0].rate: is missing; write bytes per second"),
-        ("paths: [{rate: 1MB}]", "paths[0]: names no path; give at least one of leader, follower"),
-        ("paths: [{leader: -1, rate: 1MB}]", "paths[0].leader: must be a whole number from 0"),
-        ("paths: [{leader: null, rate: 1MB}]", "paths[0].leader: must be a whole number from 0"),
-        ("paths: [{leader_rack: 1, rate: 1MB}]", 'so quote it: "1"'),
-        ("paths: [{leader: 1, followers: 2, rate: 1MB}]", "unknown key; did you mean follower?"),
-        (
-            "paths: [{leader: 1, rate: 1MB}, {leader: 1, follower: 2, rate: 1MB}, {leader: 1, rate: 2MB}]",
-            "paths[2]: this path has a rate in line 2 already",
-        ),
+        (f"{RATE}, paths: []", "replication.paths: no longer exists"),
         ("from_cluster: true, admin_client: {}, x: 1", "replication.x: unknown key; known here: leader.replication"),
         ("from_cluster: true, admin_client: null", "admin_client: must be a mapping, not nothing"),
         ("from_cluster: true, admin_client: {bootstrap_servers: k}", "is not an address"),
@@ -250,7 +231,7 @@ def test_a_section_without_keys_is_refused() -> None:
     assert faults(f"{LISTENERS}replication:\n") == [
         "f.yaml:2: replication: must be a mapping, not nothing; its keys are leader.replication.throttled.rate, "
         "follower.replication.throttled.rate, throttled.replicas, leader.replication.throttled.replicas, "
-        "follower.replication.throttled.replicas, paths, from_cluster, poll_interval, lease, admin_client"
+        "follower.replication.throttled.replicas, from_cluster, poll_interval, lease, admin_client"
     ]
 
 
@@ -260,39 +241,21 @@ def test_a_topic_is_found_in_its_line() -> None:
     assert fault.startswith("f.yaml:6: replication.throttled.replicas.b: 'none' is not a replica")
 
 
-@each_case(
-    "section, fault",
-    [
-        ("from_cluster: true", "from_cluster: there is no broker to ask; give admin_client.bootstrap_servers"),
-        ("paths: [{leader_rack: a, rate: 1MB}]", "paths[0].leader_rack: there is no broker to ask for racks"),
-        ("paths: [{follower_rack: a, rate: 1MB}]", "follower_rack: there is no broker to ask for racks"),
-        ("paths: [{leader: 1, rate: 1MB}]", "paths[0].leader: there is no broker to ask for node ids"),
-    ],
-)
-def test_settings_that_the_cluster_knows_need_a_broker_to_ask(section: str, fault: str) -> None:
+def test_the_clusters_throttles_need_a_broker_to_ask() -> None:
     listeners = f"{UNTRUSTED}principals: {{brokers: [b]}}\n"
 
-    (found,) = faults(f"{listeners}replication: {{{section}}}\n")
+    (found,) = faults(f"{listeners}replication: {{from_cluster: true}}\n")
 
-    assert fault in found
-    assert warnings(f"{section}, admin_client: {{bootstrap_servers: 'k:1'}}", listeners) == []
-
-
-def test_a_leader_is_known_by_its_node_id_and_a_follower_by_its_fetches() -> None:
-    listeners = UNTRUSTED.replace("'k:1'", "'k:1', node_id: 1")
-    text = f"{listeners}principals: {{brokers: [b]}}\nreplication: {{paths: [{{leader: 1, follower: 2, rate: 1MB}}]}}\n"
-
-    assert loaded(text).warnings == ()
+    assert "from_cluster: there is no broker to ask; give admin_client.bootstrap_servers" in found
+    assert warnings("from_cluster: true, admin_client: {bootstrap_servers: 'k:1'}", listeners) == []
 
 
 def test_a_small_rate_is_a_warning_with_kafkas_advice() -> None:
-    found = warnings("leader.replication.throttled.rate: 50, paths: [{leader: 1, rate: 10}]")
+    found = warnings("leader.replication.throttled.rate: 50")
 
     assert found == [
         "f.yaml:2: replication.leader.replication.throttled.rate: warning: 50 bytes per second is very little; is a "
         "unit missing, such as 50MiB? Kafka advises 1MB and more, because a throttle works in steps of whole fetches",
-        "f.yaml:2: replication.paths[0].rate: warning: 10 bytes per second is very little; is a "
-        "unit missing, such as 10MiB? Kafka advises 1MB and more, because a throttle works in steps of whole fetches",
     ]
 
 

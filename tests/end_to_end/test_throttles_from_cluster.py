@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -106,10 +106,10 @@ async def verify_until_complete(kafka: Kafka, plan: Path) -> None:
             pass
 
 
-def _cluster(version: str, config: Mapping[str, str | int]) -> Kafka:
+def _cluster(version: str) -> Kafka:
     if version == KAFKA_2_8:
-        return OldKafka(nodes=2, config=config)
-    return Kafka(version, nodes=2, config=config)
+        return OldKafka(nodes=2)
+    return Kafka(version, nodes=2)
 
 
 def _topic_of_one_replica_each(kafka: Kafka, *, partitions: int) -> str:
@@ -127,16 +127,14 @@ def _topic_of_one_replica_each(kafka: Kafka, *, partitions: int) -> str:
 )
 async def test_cluster_throttles_are_followed(version: str, tmp_path: Path) -> None:
     replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=None)
-    racks = {"broker.rack": "east"}
-    with _cluster(version, racks) as kafka:
+    with _cluster(version) as kafka:
         async with watched(kafka, replication) as cluster:
-            view = await cluster.until(lambda view: len(view.racks) == len(view.node_ids) == 2)
+            view = await cluster.until(lambda view: len(view.node_ids) == 2)
             topic = await asyncio.to_thread(_topic_of_one_replica_each, kafka, partitions=2)
             assert view.node_ids == {
                 Address(host="127.0.0.1", port=broker.listeners["DIRECT"].port): broker.node_id
                 for broker in kafka.brokers
             }
-            assert view.racks == {1: "east", 2: "east"}
             assert not view.has_throttle
 
             def has_heard(view: ClusterView) -> bool:

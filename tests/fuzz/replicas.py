@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Final
 
-from kafka_quota_proxy.config.model import KafkaSettings, Replication, ReplicationPath
+from kafka_quota_proxy.config.model import KafkaSettings, Replication
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas, parse
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
@@ -207,13 +207,11 @@ class _Play:
         choice = source.byte()
         if choice >= 240:
             return None
-        path = _RATES[source.below(len(_RATES))]
         return Replication(
             leader_rate=_RATES[choice % 6],
             follower_rate=_RATES[choice // 6 % 6],
             leader_replicas=_LISTS[choice // 36 % 4],
             follower_replicas=_LISTS[source.below(4)],
-            paths=() if path is None else (ReplicationPath(follower=3, rate=path),),
         )
 
     def _fetch(self, way: _Way, *, is_damaged: bool) -> None:
@@ -331,7 +329,7 @@ class _Play:
 
     def _check_quotas(self) -> None:
         throttle = self._throttle
-        quotas = [*throttle.followers.values(), *throttle.paths.values()]
+        quotas = [*throttle.followers.values()]
         if self._leader.known_quota is not None:
             quotas.append(self._leader.known_quota)
         self._quotas.update(quotas)

@@ -30,7 +30,7 @@ class SimulatedReader:
         if not live:
             raise ConnectionError("no broker answers")
         return Readings(
-            racks={node_id: f"rack-{node_id % 2}" for node_id in live},
+            brokers=tuple(live),
             topic_names={topic.topic_id: topic.name for topic in cluster.topics.values()} if has_topics else None,
             broker_configs=_nothing(live) if has_configs else None,
             topic_configs={name: {} for name in cluster.topics} if has_topic_configs else None,

@@ -1,7 +1,4 @@
-"""Reads the metrics of throttled replication (KIP-73), such as rates and limits of brokers and of paths.
-
-A path leads from a leader's broker or rack to a follower's broker or rack.
-"""
+"""Reads the metrics of throttled replication (KIP-73), such as rates and limits of brokers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
@@ -9,7 +6,7 @@ from typing import Final, TypeAlias
 from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, Namespace, labels
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
-from kafka_quota_proxy.proxy.replication.throttle import Path, Throttle
+from kafka_quota_proxy.proxy.replication.throttle import Throttle
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 
 _RATE: Final = "bytes per second, over the windows of Kafka's measure"
@@ -24,7 +21,7 @@ _OF_WATCHER: Final[tuple[Metric[ReplicationWatcher], ...]] = (
 )  # fmt: skip
 
 
-# For each broker or path, its labels and its quota.
+# For each broker, its labels and its quota.
 _Rows: TypeAlias = Sequence[tuple[str, ReplicationQuota]]
 
 
@@ -36,20 +33,10 @@ def replication_metrics(
         (labels(broker=one.name), one.known_quota) for one in tuple(throttle.leaders) if one.known_quota is not None
     ]
     followers = [(labels(broker=str(node_id)), quota) for node_id, quota in throttle.followers.copy().items()]
-    paths = [(_path_labels(path), quota) for path, quota in throttle.paths.copy().items()]
     if throttle.replication is None and not leaders and not followers:
         return
     yield from _of_quotas("leader_replication", "leaderreplication", "sent as a leader", leaders, now_ms)
     yield from _of_quotas("follower_replication", "followerreplication", "fetched as a follower", followers, now_ms)
-    of_paths: tuple[Metric[ReplicationQuota], ...] = (
-        (
-            "replication_path_rate",
-            f"Records that lagging replicas fetched on a path, {_RATE}.",
-            lambda quota: quota.rate.peek(now_ms=now_ms),
-        ),
-        ("replication_path_limit", "The current limit of each path, bytes per second.", lambda quota: quota.limit),
-    )
-    yield from PROXY.table(of_paths, paths)
     yield from _of_partitions(listeners)
     yield from PROXY.single_values(_OF_WATCHER, watcher)
 
@@ -97,7 +84,3 @@ def _of_partitions(listeners: Iterable[ListenerState]) -> Iterator[Family]:
         "that an offset had when it was last fetched.",
         [(labels(topic=topic, partition=partition), rate) for (topic, partition), rate in rates.items()],
     )
-
-
-def _path_labels(path: Path) -> str:
-    return labels(**{name: "" if value is None else str(value) for name, value in path._asdict().items()})

@@ -16,7 +16,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import Rest, paced
 from kafka_quota_proxy.proxy.admin.priority_api import report
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
-from kafka_quota_proxy.proxy.replication.throttle import Path, Throttle
+from kafka_quota_proxy.proxy.replication.throttle import Throttle
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.audit import MAX_TEXT, ChangeLog, RecentChange
 from kafka_quota_proxy.proxy.rules.model import StoredRule
@@ -60,7 +60,7 @@ def _cluster(throttle: Throttle, watcher: ReplicationWatcher | None) -> Row | No
 
 
 def _rows(throttle: Throttle, lags: dict[int, int], now_ms: int) -> Iterable[Row]:
-    """Yield a row for each broker that sends or fetches, and for each path, as far as it was ever limited."""
+    """Yield a row for each broker that sends or fetches, as far as it was ever limited."""
 
     def row(side: str, name: str, quota: ReplicationQuota, lag: int | None = None) -> Row:
         rate = round(quota.rate.peek(now_ms=now_ms), 1)
@@ -73,16 +73,6 @@ def _rows(throttle: Throttle, lags: dict[int, int], now_ms: int) -> Iterable[Row
             yield row("leader", leader.name, leader.known_quota)
     for node_id, quota in throttle.followers.copy().items():
         yield row("follower", str(node_id), quota, lags.get(node_id))
-    for path, quota in throttle.paths.copy().items():
-        yield row("path", _path_name(path), quota)
-
-
-def _path_name(path: Path) -> str:
-    def end(broker: int | None, rack: str | None) -> str:
-        names = (f"broker {broker}" if broker is not None else None, f"rack {rack}" if rack is not None else None)
-        return " ".join(name for name in names if name) or "any"
-
-    return f"{end(path.leader, path.leader_rack)} to {end(path.follower, path.follower_rack)}"
 
 
 def _lags(server: Server, rest: Callable[[], None]) -> dict[int, int]:

@@ -26,7 +26,6 @@ THROTTLED = ClusterView(
     leader_rates={1: 5_000_000.0},
     follower_rates={2: 6_000_000.0},
     leader_replicas={"orders": parse("0:1")},
-    racks={1: "a"},
 )
 MOVING = replace(THROTTLED, moving=frozenset({("orders", 0)}))
 LEASE_MS = 60_000
@@ -45,13 +44,13 @@ def test_nothing_is_known_of_a_cluster_that_was_not_asked() -> None:
     view = ClusterView()
 
     assert not view.has_throttle
-    assert (view.topic_names, view.racks, view.moving, view.node_ids) == ({}, {}, frozenset(), {})
+    assert (view.topic_names, view.moving, view.node_ids) == ({}, frozenset(), {})
 
 
 def test_the_four_configs_are_read_each_for_itself() -> None:
     view = seen(
         Readings(
-            racks={1: "a", 2: None, 3: ""},
+            brokers=(1, 2, 3),
             topic_names={ID: "orders"},
             broker_configs={1: {LEADER_RATE: "100", FOLLOWER_RATE: "0"}, 2: {FOLLOWER_RATE: "200"}, 3: {}},
             topic_configs={
@@ -65,7 +64,6 @@ def test_the_four_configs_are_read_each_for_itself() -> None:
 
     assert view == ClusterView(
         topic_names={ID: "orders"},
-        racks={1: "a"},
         leader_rates={1: 100.0},
         follower_rates={1: 0.0, 2: 200.0},
         leader_replicas={"orders": parse("0:1,1:2")},
@@ -75,27 +73,27 @@ def test_the_four_configs_are_read_each_for_itself() -> None:
 
 
 def test_kafkas_largest_long_is_unlimited() -> None:
-    view = seen(Readings(racks={}, broker_configs={1: {LEADER_RATE: "9223372036854775807"}}))
+    view = seen(Readings(brokers=(), broker_configs={1: {LEADER_RATE: "9223372036854775807"}}))
 
     assert view.leader_rates == {}
 
 
 def test_values_not_requested_stay() -> None:
-    view = seen(Readings(racks={1: "b"}), replace(THROTTLED, topic_names={ID: "orders"}))
+    view = seen(Readings(brokers=(1,)), replace(THROTTLED, topic_names={ID: "orders"}))
 
-    assert view == replace(THROTTLED, topic_names={ID: "orders"}, racks={1: "b"})
+    assert view == replace(THROTTLED, topic_names={ID: "orders"})
 
 
 def test_absent_broker_keeps_its_rates_and_removed_broker_loses_them() -> None:
     before = ClusterView(leader_rates={1: 10.0, 2: 20.0}, follower_rates={1: 30.0})
 
-    view = seen(Readings(racks={}, broker_configs={1: None, 3: None}), before)
+    view = seen(Readings(brokers=(), broker_configs={1: None, 3: None}), before)
 
     assert (view.leader_rates, view.follower_rates) == ({1: 10.0}, {1: 30.0})
 
 
 def test_configs_that_are_gone_lift_the_throttle() -> None:
-    view = seen(Readings(racks={1: "a"}, broker_configs={1: {}, 2: {}}, topic_configs={"orders": {}}), THROTTLED)
+    view = seen(Readings(brokers=(1,), broker_configs={1: {}, 2: {}}, topic_configs={"orders": {}}), THROTTLED)
 
     assert view == without_throttle(THROTTLED)
     assert not view.has_throttle
@@ -104,7 +102,7 @@ def test_configs_that_are_gone_lift_the_throttle() -> None:
 def test_unreadable_values_are_reported_and_the_rest_is_read() -> None:
     view, unread = view_of(
         Readings(
-            racks={},
+            brokers=(),
             broker_configs={1: {LEADER_RATE: "-1"}, 2: {LEADER_RATE: "20"}, 3: {FOLLOWER_RATE: "9" * 100}},
             topic_configs={"orders": {LEADER_REPLICAS: "none,0:1"}},
         ),
@@ -123,7 +121,7 @@ def test_unreadable_values_are_reported_and_the_rest_is_read() -> None:
 def test_any_value_gives_a_view(rate: str, replicas: str) -> None:
     configs = {LEADER_RATE: rate, LEADER_REPLICAS: replicas}
 
-    view, _ = view_of(Readings(racks={}, broker_configs={1: configs}, topic_configs={"t": configs}), ClusterView())
+    view, _ = view_of(Readings(brokers=(), broker_configs={1: configs}, topic_configs={"t": configs}), ClusterView())
 
     assert all(0 <= found < 2**63 for found in view.leader_rates.values())
 
@@ -157,7 +155,6 @@ def test_throttle_without_a_reassignment_is_reported_once_and_dropped_after_the_
     assert lease.apply(THROTTLED, now_ms=60_999) == (THROTTLED, ())
     view, (message,) = lease.apply(THROTTLED, now_ms=61_000)
     assert view == without_throttle(THROTTLED)
-    assert view.racks == {1: "a"}
     assert message.startswith("the lease of 60000 ms is over: the throttle is dropped from the proxy; the cluster")
     assert lease.apply(THROTTLED, now_ms=10**9) == (without_throttle(THROTTLED), ())
 
@@ -208,11 +205,11 @@ def test_changed_throttle_starts_its_lease_again() -> None:
     assert not lease.apply(changed, now_ms=2 * LEASE_MS)[0].has_throttle
 
 
-def test_news_of_racks_and_topics_are_no_change_of_a_throttle() -> None:
+def test_news_of_topics_are_no_change_of_a_throttle() -> None:
     lease = Lease(LEASE_MS)
     lease.apply(THROTTLED, now_ms=0)
 
-    view, _ = lease.apply(replace(THROTTLED, racks={}, topic_names={ID: "new"}), now_ms=LEASE_MS)
+    view, _ = lease.apply(replace(THROTTLED, topic_names={ID: "new"}), now_ms=LEASE_MS)
 
     assert not view.has_throttle
     assert view.topic_names == {ID: "new"}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.model import Replication, ReplicationPath
+from kafka_quota_proxy.config.model import Replication
 from kafka_quota_proxy.config.throttled_replicas import parse
 from kafka_quota_proxy.proxy.session.replica.response_trimming import FIRST_LOOK_BYTES
 from tests.support.move import Move, delivered
@@ -246,11 +246,11 @@ def test_followers_of_one_leader_share_its_limit_fairly() -> None:
 
 def test_follower_limit_holds_for_all_its_fetches() -> None:
     logs = {MOVING: (20_000, 2_000)}
-    move = Move(17, logs, Replication(follower_rate=200_000, paths=(ReplicationPath(follower=4, rate=100_000),)))
+    move = Move(17, logs, Replication(follower_rate=200_000))
     third, fourth = (move.add(Follower(node_id, 17, logs)) for node_id in (3, 4))
     move.run(25_000)
     assert delivered(third, START_MS + 5_000, START_MS + 25_000) / 20 == pytest.approx(200_000, rel=0.03)
-    assert delivered(fourth, START_MS + 5_000, START_MS + 25_000) / 20 == pytest.approx(100_000, rel=0.03)
+    assert delivered(fourth, START_MS + 5_000, START_MS + 25_000) / 20 == pytest.approx(200_000, rel=0.03)
 
 
 @pytest.mark.parametrize("version", [11, 17])
@@ -366,18 +366,13 @@ class Upheaval:
 
     version: int
     followers: int
-    rates: list[
-        tuple[int, int, int, int | None]
-    ]  # the time of a change in ms, and the rates of the leader, of followers and of the path to follower 3
+    rates: list[tuple[int, int, int]]  # the time of a change in ms, and the rates of the leader and of followers
     partitions: list[tuple[int, int]]  # the size of a batch, and the number of batches
     reconnects: list[tuple[int, int]]  # the time in ms, and the index of the follower
     rotates: bool
 
 
-RATES = st.tuples(
-    st.integers(0, 9_000), st.integers(5_000, 500_000), st.integers(5_000, 500_000),
-    st.none() | st.integers(5_000, 500_000),
-)  # fmt: skip
+RATES = st.tuples(st.integers(0, 9_000), st.integers(5_000, 500_000), st.integers(5_000, 500_000))
 UPHEAVALS = st.builds(
     Upheaval,
     version=st.sampled_from(VERSIONS),
@@ -389,12 +384,9 @@ UPHEAVALS = st.builds(
 )
 
 
-def upheaved(leader: int, follower: int, path: int | None) -> Replication:
+def upheaved(leader: int, follower: int) -> Replication:
     """Return these limits on the replicas of the topic ``moving``."""
-    paths = () if path is None else (ReplicationPath(follower=3, rate=path),)
-    return Replication(
-        leader_rate=leader, follower_rate=follower, leader_replicas=TO_TOPIC, follower_replicas=TO_TOPIC, paths=paths
-    )
+    return Replication(leader_rate=leader, follower_rate=follower, leader_replicas=TO_TOPIC, follower_replicas=TO_TOPIC)
 
 
 @given(UPHEAVALS)
@@ -423,9 +415,8 @@ def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
     leader, follower = max(rates[1] for rates in plan.rates), max(rates[2] for rates in plan.rates)
     # Half of the time is enough for a batch of each follower, even at the lowest of all rates.
     largest = max(size_bytes for size_bytes, _ in plan.partitions)
-    lowest = min(rate for rates in plan.rates for rate in (rates[1] // plan.followers, *rates[2:]) if rate is not None)
+    lowest = min(rate for rates in plan.rates for rate in (rates[1] // plan.followers, rates[2]))
     has_time = largest <= 5 * lowest
-    paths = [rates[3] for rates in plan.rates if rates[3] is not None]
     hold_to([one for each in followers for one in each.deliveries], leader)
     for one in followers:
         hold_to(one.deliveries, follower)
@@ -436,8 +427,6 @@ def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
         assert not (lags and has_time) or any(each.was_lagging for each in one.deliveries), (
             "every lagging follower goes on"
         )
-    if len(paths) == len(plan.rates):
-        hold_to(followers[0].deliveries, max(paths))
     for session in move.sessions:
         session.close(now_ms=move.now_ms, has_passed=True)
     for quota in (move.throttled.quota(now_ms=move.now_ms), *move.throttle.followers.values()):

@@ -1,12 +1,9 @@
-"""Tests which limits apply to a partition, by lists of replicas, brokers, paths and the cluster's configuration."""
+"""Tests which limits apply to a partition, by lists of replicas, brokers and the cluster's configuration."""
 
 from collections.abc import Mapping
 
-import pytest
-
-from kafka_quota_proxy.config.model import Address, KafkaSettings, Replication, ReplicationPath
+from kafka_quota_proxy.config.model import Address, KafkaSettings, Replication
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas, parse
-from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
 
@@ -139,46 +136,6 @@ def test_partition_listed_for_any_broker_is_throttled_while_the_node_id_is_unkno
     assert leader.name == "1"
 
 
-PATHS = (
-    ReplicationPath(leader=1, follower=3, rate=10.0),
-    ReplicationPath(leader_rack="a", follower_rack="b", rate=20.0),
-    ReplicationPath(follower=4, rate=30.0),
-)
-RACKS = ClusterView(racks={1: "a", 2: "a", 3: "b", 4: "b", 5: "a"})
-
-
-@pytest.mark.parametrize(
-    ("leader", "follower", "limits"),
-    [(1, 3, [10, 20]), (2, 3, [20]), (1, 4, [20, 30]), (1, 5, []), (5, 1, []), (3, 4, [30]), (None, 4, [30])],
-)
-def test_a_path_has_a_rate_of_its_own(leader: int | None, follower: int, limits: list[int]) -> None:
-    throttle = throttle_of(RACKS, paths=PATHS)
-    found = limits_of(throttle, "any", 0, leader=leader, follower=follower)
-    assert [limit for limit in found if limit is not None] == limits
-
-
-def test_a_path_is_shared_by_all_pairs_that_it_fits_and_keeps_its_usage_when_its_rate_changes() -> None:
-    throttle = throttle_of(RACKS, paths=PATHS[1:2])
-
-    def path_quota(leader: int, follower: int) -> ReplicationQuota:
-        charges = throttle.leader(ADDRESS, leader).limits(follower, now_ms=NOW_MS).charges(b"t", 0, is_id=False)
-        return charges[-1].quota
-
-    one = path_quota(1, 3)
-    assert path_quota(2, 4) is one
-    one.record(77, now_ms=NOW_MS)
-    throttle.update(Replication(paths=(ReplicationPath(leader_rack="a", follower_rack="b", rate=99.0),)), now_ms=NOW_MS)
-    assert path_quota(1, 3) is one
-    assert (one.limit, one.rate.total) == (99, 77)
-    throttle.update(Replication(), now_ms=NOW_MS)
-    assert one.limit is None
-
-
-def test_path_with_cluster_lists_holds_for_every_lagging_replica() -> None:
-    throttle = throttle_of(RACKS, from_cluster=True, paths=PATHS[2:])
-    assert limits_of(throttle, "not_listed", 0, follower=4) == [30]
-
-
 def test_nothing_is_active_without_a_limit_or_without_a_replica() -> None:
     def is_active(view: ClusterView | None = None, **file: object) -> bool:
         return throttle_of(view, **file).leader(ADDRESS, 1).limits(3, now_ms=NOW_MS).is_active
@@ -191,8 +148,6 @@ def test_nothing_is_active_without_a_limit_or_without_a_replica() -> None:
     assert not is_active(ClusterView(leader_replicas=lists(t="*")), from_cluster=True)
     assert is_active(ClusterView(leader_replicas=lists(t="*"), leader_rates={1: 5.0}), from_cluster=True)
     assert not is_active(ClusterView(leader_replicas=lists(t="*"), leader_rates={2: 5.0}), from_cluster=True)
-    assert is_active(paths=(ReplicationPath(follower=3, rate=1.0),))
-    assert not is_active(paths=(ReplicationPath(follower=4, rate=1.0),))
 
 
 def test_a_followers_limit_is_one_for_all_leaders_of_this_proxy() -> None:

@@ -4,7 +4,7 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Replication, ReplicationPath
+from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Replication
 from kafka_quota_proxy.proxy.admin.metrics.replication import replication_metrics
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
 from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
@@ -19,7 +19,6 @@ from tests.support.wire import START_MS
 UPSTREAM = Address(host="127.0.0.1", port=19092)
 ANY = Address(host="127.0.0.1", port=0)
 PREFIX = "kafka_quota_proxy_"
-PATHS = (ReplicationPath(leader=1, follower=3, rate=300_000.0), ReplicationPath(follower_rack="b", rate=9.0))
 
 
 def scrape_of(server: Server, now_ms: int) -> Scrape:
@@ -50,7 +49,7 @@ def moving(
 @pytest.mark.parametrize("version", [3, 17])
 def test_rates_limits_lag_and_partition_bytes(version: int) -> None:
     logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 1_000), ("moving", 1): (10_000, 1_000)}
-    server = server_of(Replication(leader_rate=200_000.0, paths=PATHS))
+    server = server_of(Replication(leader_rate=200_000.0))
     move, follower = moving(server, version, logs, view({"moving"}))
     move.every(100, 30_000, lambda: move.leader.logs["moving", 0].append(10_000))
     move.run(30_000)
@@ -66,9 +65,6 @@ def test_rates_limits_lag_and_partition_bytes(version: int) -> None:
     assert (PREFIX + "follower_replication_throttled_limit", three) not in found
     assert found[PREFIX + "follower_replication_throttled_bytes_total", three] == sent
     assert found[PREFIX + "leader_replication_throttled_bytes_total", one] == pytest.approx(sent, rel=0.02)
-    path = (("leader", "1"), ("follower", "3"), ("leader_rack", ""), ("follower_rack", ""))
-    assert found[PREFIX + "replication_path_limit", path] == 300_000
-    assert found[PREFIX + "replication_path_rate", path] == pytest.approx(200_000, rel=0.1)
     lag = sum(log.end_offset - follower.offsets[place] for place, log in move.leader.logs.items())
     assert found[PREFIX + "sum_replica_lag", three] == pytest.approx(lag, abs=20)
     written = {
