@@ -26,9 +26,10 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Store
 from kafka_quota_proxy.config.principals import ANONYMOUS, Principals
-from kafka_quota_proxy.protocol.client_quotas import ALTER, read_alter_response
+from kafka_quota_proxy.protocol.client_quotas import ALTER
 from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.quota_request_frames import read_alter_response
 
 _PACKAGE: Final = "kafka_quota_proxy."
 _ANSWER_S: Final = 10.0

@@ -9,7 +9,7 @@ Source: KIP-546.
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol import codec
-from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
 
 DESCRIBE: Final = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
@@ -104,11 +104,6 @@ class AlterResponse(NamedTuple):
     results: tuple[Altered, ...]
 
 
-def is_client_quotas(api_key: int, api_version: int) -> bool:
-    """Whether a request is DescribeClientQuotas or AlterClientQuotas, in a version that this module can read."""
-    return api_key in (DESCRIBE, ALTER) and api_version <= HIGHEST_VERSION[api_key]
-
-
 def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> DescribeRequest | AlterRequest:
     """Read a request of either API, in a version that this module knows. Raises ProtocolError if it is malformed."""
     is_describe = int.from_bytes(frame[4:6]) == DESCRIBE
@@ -138,12 +133,6 @@ def read_describe_response(frame: bytes, api_version: int) -> DescribeResponse:
     )
     entries = response.entries
     return response._replace(entries=None if entries is None else tuple(map(Described._make, entries)))
-
-
-def read_alter_response(frame: bytes, api_version: int) -> AlterResponse:
-    """Read an AlterClientQuotas response from a whole frame."""
-    throttle_time_ms, entries = codec.read_response(frame, ALTER, api_version)
-    return AlterResponse(throttle_time_ms, tuple(map(Altered._make, entries)))
 
 
 def write_response(response: DescribeResponse | AlterResponse, *, correlation_id: int, api_version: int) -> bytes:

@@ -101,6 +101,8 @@ EXCEPTIONS = {
         f"proxy/server/{name}.py": "tests/proxy/server/test_server.py"
         for name in ("active_rules", "replication_limits", "shutdown")
     },
+    # Tickets are tested by the sessions that wait for them.
+    "proxy/rules/api.py": "tests/proxy/session/handlers/test_quota_requests.py",
     # Kafka's error codes and messages are tested where they are returned.
     "proxy/rules/errors.py": "tests/proxy/rules/test_alter.py",
     # This module only calls a Kafka, so it is tested with a real one.

@@ -36,10 +36,6 @@ class Origin(NamedTuple):
     sees_hidden: bool = False
 
 
-# The origin of a request that the proxy does not answer itself.
-NOBODY: Final = Origin("")
-
-
 class Outcome(NamedTuple):
     """The outcome of a requested quota change for one entity, such as a user.
 

@@ -11,7 +11,6 @@ from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, 
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.api import Administration
-from kafka_quota_proxy.proxy.rules.broker.broker_source import BrokerSource
 from kafka_quota_proxy.proxy.session.client_account import Policy
 
 # How many rules are changed at once, in a millisecond or two.
@@ -66,8 +65,6 @@ class ActiveRules:
         self.config = self._started_with = config
         self._on_changed = on_changed
         self.quota_manager = QuotaManager(config, on_changes=self._change, wall_ms=wall_ms)
-        source = self.quota_manager.source
-        self.broker_quotas = source if isinstance(source, BrokerSource) else None
         rules = self.quota_manager.rules
         self.tables = RuleTables(replace(config, quotas=rules.quotas, ip_quotas=rules.ip_quotas))
 
@@ -108,7 +105,6 @@ class ActiveRules:
             listener.inter_broker,
             listener.sasl.oauthbearer_claim,
             self.administration(listener.name, is_inter_broker=listener.inter_broker),
-            self.broker_quotas,
         )
 
     def administration(self, listener: str, *, is_inter_broker: bool) -> Administration | None:

@@ -17,7 +17,6 @@ from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.quota.request_time import ServiceClock
 from kafka_quota_proxy.proxy.replication.throttle import Leader
 from kafka_quota_proxy.proxy.rules.api import Administration
-from kafka_quota_proxy.proxy.rules.broker.forwarded_alter import AlterConfirmer
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.counters import Counters
@@ -44,7 +43,6 @@ class Policy(NamedTuple):
     is_inter_broker: bool
     oauthbearer_claim: str
     administration: Administration | None = None  # if None, requests about client quotas go to the broker
-    authority: AlterConfirmer | None = None  # reads the broker's own quotas, if they are the rules
 
 
 @dataclass(slots=True, eq=False, repr=False)

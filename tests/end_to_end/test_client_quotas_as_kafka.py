@@ -19,7 +19,6 @@ from kafka_quota_proxy.protocol.client_quotas import (
     DescribeRequest,
     DescribeResponse,
     Op,
-    read_alter_response,
     read_describe_response,
 )
 from kafka_quota_proxy.protocol.primitives import framed
@@ -28,7 +27,7 @@ from kafka_quota_proxy.proxy.rules.describe import describe
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
 from tests.end_to_end.support.artifacts import KAFKA_4, java, kafka_classpath
 from tests.end_to_end.support.processes import run
-from tests.support.quota_request_frames import write_alter_request, write_describe_request
+from tests.support.quota_request_frames import read_alter_response, write_alter_request, write_describe_request
 from tests.support.quota_requests import some_alter, some_describe
 from tests.support.refused_addresses import in_kafkas_words
 

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
     DESCRIBE,
@@ -19,9 +18,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     DescribeRequest,
     DescribeResponse,
     Op,
-    is_client_quotas,
     read_alter_request,
-    read_alter_response,
     read_describe_request,
     read_describe_response,
     write_response,
@@ -29,7 +26,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
 from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
 from kafka_quota_proxy.protocol.errors import TooManyElements
 from tests.support.cases import FEW_EXAMPLES
-from tests.support.quota_request_frames import write_alter_request, write_describe_request
+from tests.support.quota_request_frames import read_alter_response, write_alter_request, write_describe_request
 
 KEYS: Final = (DESCRIBE, ALTER)
 VERSIONS: Final = (0, 1)
@@ -132,10 +129,3 @@ def test_request_with_too_many_elements_is_refused(version: int) -> None:
         read_alter_request(write_alter_request(AlterRequest(version, 7, alterations, True), client_id=None))
     with pytest.raises(TooManyElements):
         read_describe_request(write_describe_request(DescribeRequest(version, 7, components, True), client_id=None))
-
-
-def test_client_quota_apis_are_recognised() -> None:
-    assert all(is_client_quotas(key, version) for key in KEYS for version in VERSIONS)
-    assert [HIGHEST_VERSION[key] for key in KEYS] == [1, 1]
-    assert not any(is_client_quotas(key, 2) for key in KEYS)
-    assert not any(is_client_quotas(key, 0) for key in ApiKey if key not in KEYS)

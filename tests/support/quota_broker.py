@@ -23,8 +23,6 @@ class QuotaBroker:
 
     Attributes:
         rules: The quotas of the cluster.
-        told: The quotas that the broker knows and describes.
-        lag: How many reads after a change get the old quotas, because a broker hears of a change after the controller.
         error_code: The error code of its responses to both quota APIs. 0 means that it does what they ask for.
         highest: The newest version of both quota APIs. If it is None, the broker does not have these APIs.
         asked: The number of reads of its quotas.
@@ -32,12 +30,9 @@ class QuotaBroker:
 
     def __init__(self, rules: dict[Entity, StoredRule] | None = None) -> None:
         self.rules = rules or {}
-        self.told = dict(self.rules)
-        self.lag = 0
         self.error_code = 0
         self.highest: int | None = 1
         self.asked = 0
-        self._late = 0
 
     def script(self, frame: bytes) -> bytes:
         """Return the response to a whole request."""
@@ -53,7 +48,6 @@ class QuotaBroker:
     def set(self, entity: Entity, **limits: float) -> None:
         """Change a quota as an administrator does without the proxy."""
         apply(self.rules, [(entity, StoredRule(limits=limits) if limits else None)])  # type: ignore[list-item]
-        self.told = dict(self.rules)
 
     def _versions(self, frame: bytes) -> bytes:
         known = {ApiKey.API_VERSIONS: 3, ApiKey.METADATA: 9}
@@ -64,19 +58,10 @@ class QuotaBroker:
         # The response has version 0, because clients ask for that version first.
         return framed(frame[8:12] + pack(">hi", 0, len(known)) + keys)
 
-    def told_now(self) -> dict[Entity, StoredRule]:
-        """Return the quotas that the broker describes in a response now."""
-        self.asked += 1
-        if self._late:
-            self._late -= 1
-        else:
-            self.told = dict(self.rules)
-        return self.told
-
     def _describe(self, frame: bytes) -> bytes:
         request = read_describe_request(frame)
-        told = self.told_now()
-        response = refuse_describe(self.error_code, "No.") if self.error_code else describe(told, request)
+        self.asked += 1
+        response = refuse_describe(self.error_code, "No.") if self.error_code else describe(self.rules, request)
         return write_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
 
     def _alter(self, frame: bytes) -> bytes:
@@ -87,7 +72,6 @@ class QuotaBroker:
             decision = decide(self.rules, request, sources={}, now_ms=0)
             results = decision.results
             apply(self.rules, decision.changes)
-            self._late = self.lag
         return write_response(
             AlterResponse(0, results), correlation_id=request.correlation_id, api_version=request.api_version
         )

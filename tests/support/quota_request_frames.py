@@ -1,7 +1,14 @@
-"""Writes DescribeClientQuotas and AlterClientQuotas requests as clients do."""
+"""Writes DescribeClientQuotas and AlterClientQuotas requests as clients do, and reads answers to the second."""
 
-from kafka_quota_proxy.protocol.client_quotas import ALTER, DESCRIBE, AlterRequest, DescribeRequest
-from kafka_quota_proxy.protocol.codec import write_request
+from kafka_quota_proxy.protocol.client_quotas import (
+    ALTER,
+    DESCRIBE,
+    Altered,
+    AlterRequest,
+    AlterResponse,
+    DescribeRequest,
+)
+from kafka_quota_proxy.protocol.codec import read_response, write_request
 
 
 def write_describe_request(request: DescribeRequest, *, client_id: str | None) -> bytes:
@@ -17,6 +24,11 @@ def write_alter_request(request: AlterRequest, *, client_id: str | None) -> byte
     ]
     values = (entries, request.validate_only)
     return write_request(ALTER, request.api_version, request.correlation_id, _encoded(client_id), values)
+
+
+def read_alter_response(frame: bytes, api_version: int) -> AlterResponse:
+    throttle_time_ms, entries = read_response(frame, ALTER, api_version)
+    return AlterResponse(throttle_time_ms, tuple(map(Altered._make, entries)))
 
 
 def _encoded(client_id: str | None) -> bytes | None:

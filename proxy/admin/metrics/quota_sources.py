@@ -41,9 +41,6 @@ _OF_BROKERS: Final[tuple[Metric[BrokerSource], ...]] = (
     ("last_read_timestamp_seconds", "When the brokers' quotas were last read, Unix time; NaN before the first time.",
      lambda broker: broker.last_read_s),
     ("entities", "Entities that the brokers have quotas for.", lambda broker: broker.entities),
-    ("unconfirmed_changes_total",
-     "Changes through the proxy that were acknowledged before the broker showed them.",
-     lambda broker: broker.unconfirmed),
 )  # fmt: skip
 _OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
     ("writable", "Whether the last change could be written.", lambda store: store.is_connected),

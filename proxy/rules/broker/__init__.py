@@ -3,5 +3,4 @@
 broker_source    the source: reads the quotas again and again
 broker_reader    reads them from one broker
 broker_rules     converts them to rules
-forwarded_alter  holds the answer to a change until this proxy applies it
 """

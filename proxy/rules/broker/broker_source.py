@@ -1,6 +1,6 @@
 """Makes the proxy apply the quotas that are set at the brokers themselves (``quotas_from: broker``).
 
-The quotas are read every few seconds, and at once when a client has changed one through the proxy.
+The quotas are read every few seconds.
 """
 
 import asyncio
@@ -8,36 +8,23 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from math import nan
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol
 
 from kafka_quota_proxy.config.model import Address, AdminClient, QuotasFromBroker
-from kafka_quota_proxy.protocol.client_quotas import Alteration
-from kafka_quota_proxy.proxy.rules.api import Ticket, TicketOwner
 from kafka_quota_proxy.proxy.rules.broker.broker_rules import ParsedQuotas, RefusedError
-from kafka_quota_proxy.proxy.rules.broker.forwarded_alter import has_changes
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule, differences
-from kafka_quota_proxy.proxy.rules.outcome import NOBODY
 from kafka_quota_proxy.proxy.rules.source import ApplyChanges
 from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
-from kafka_quota_proxy.proxy.runtime.isolation import attempt, repeated, report
+from kafka_quota_proxy.proxy.runtime.isolation import attempt, report
 
 log = logging.getLogger(__name__)
 
 # The source of a rule from the brokers. A rule of the configuration file has FILE:LINE in its place.
 SOURCE: Final = "broker"
-# A broker shows a change some time after the controller has acknowledged it. While answers are held, the wait before
-# the next reading begins with the first of these times, and doubles up to the second.
-_FIRST_WAIT_S: Final = 0.01
-_LONGEST_RETRY_S: Final = 0.25
-# The longest time that the answer to a client is held.
-_LONGEST_WAIT_S: Final = 2.0
 # The longest wait after most failures, and the wait after a failure that only a change of configuration can end.
 _MOST_BACKOFF_S: Final = 5.0
 _LASTING_BACKOFF_S: Final = 30.0
-# The highest number of held answers. Further answers are sent at once.
-_MOST_WAITING: Final = 1_000
 # The highest number of different warnings.
 _MOST_WARNINGS: Final = 100
 
@@ -59,16 +46,6 @@ class QuotaReader(Protocol):
         """Close the connection. May be called from any thread."""
 
 
-class _HeldAnswer(NamedTuple):
-    """A broker's answer to a client that changed quotas. It is held until a reading shows the changes in ``changed``.
-
-    The bytes of the answer are in the ticket.
-    """
-
-    changed: tuple[Alteration, ...]
-    until_s: float  # on the clock of the event loop
-
-
 class _Reading(NamedTuple):
     """The result of reading the brokers' quotas once.
 
@@ -87,8 +64,6 @@ class BrokerSource:
 
     Attributes:
         readings: How many times the quotas were read successfully.
-        unconfirmed: How many held answers were sent because their time was up, although no reading had shown the
-            change.
         last_read_s: The Unix time of the last successful reading, or NaN before the first.
         server: The broker that answered last.
     """
@@ -106,21 +81,17 @@ class BrokerSource:
         self.places: Mapping[Entity, str] = {}
         self.may_serve = asyncio.Event()
         self.has_read = self.is_connected = False
-        self.failures = self.readings = self.unconfirmed = 0
+        self.failures = self.readings = 0
         self.last_read_s = nan
         self.server: Address | None = None
         self._settings = settings
         self._servers = tuple(servers)
         self._apply: ApplyChanges
-        self._is_applied = False  # whether the rules that were read last are in force
         self._connect = connect or _connect
         self._reader: QuotaReader | None = None
         self._failure = ""  # the last failure that was logged
         self._backoff_s = 0.0
         self._rules: Mapping[Entity, StoredRule] = {}  # the brokers' rules, as they were last read
-        self._held_answers: dict[Ticket, _HeldAnswer] = {}
-        self._retry_s = 0.0
-        self._must_read = asyncio.Event()
         self._warned: set[str] = set()
 
     @property
@@ -138,20 +109,6 @@ class BrokerSource:
             **({} if self.is_connected or not self._failure else {"failure": self._failure}),
         }
 
-    def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Hold a broker's ``answer`` to a client until the proxy applies the changes. See ``AlterConfirmer``."""
-        ticket = Ticket(answer, NOBODY, owner)
-        if len(self._held_answers) >= _MOST_WAITING:
-            ticket.answer = answer
-        else:
-            loop = asyncio.get_running_loop()
-            self._held_answers[ticket] = _HeldAnswer(changed, loop.time() + _LONGEST_WAIT_S)
-            # With a timer, because a reading may take longer if a broker or a name server does not answer.
-            loop.call_later(_LONGEST_WAIT_S, self._give_up, ticket)
-        self._retry_s = 0.0
-        self._must_read.set()
-        return ticket
-
     async def start(self, apply: ApplyChanges) -> None:
         """Keep ``apply``. The quotas are read in ``changes``."""
         self._apply = apply
@@ -163,33 +120,12 @@ class BrokerSource:
         """Read the brokers' quotas at once and then every few seconds, until cancelled."""
         try:
             while True:
-                self._must_read.clear()
-                started_s = time.monotonic()
                 await self._read()
-                self._answer()
-                # At most half of the time is spent on readings, even if a client changes limits all the time.
-                await asyncio.sleep(min(time.monotonic() - started_s, _LONGEST_WAIT_S))
-                await self._sleep()
+                await asyncio.sleep(max(self._settings.every_ms / 1_000, self._backoff_s))
         finally:
             self._close()
 
     # -- within --
-
-    async def _sleep(self) -> None:
-        """Wait until the quotas are to be read again, which is earlier if a client has changed a quota."""
-        wait_s = max(self._settings.every_ms / 1_000, self._backoff_s)
-        if self._held_answers and self.is_connected:
-            self._retry_s = min(max(_FIRST_WAIT_S, 2 * self._retry_s), _LONGEST_RETRY_S)
-            wait_s = min(wait_s, self._retry_s)
-        elif self._held_answers:
-            # The brokers do not answer now. They are asked again just before the first held answer has to be sent, but
-            # not for each new change of quotas.
-            next_end_s = min(one.until_s for one in self._held_answers.values()) - asyncio.get_running_loop().time()
-            await asyncio.sleep(min(wait_s, max(_LONGEST_RETRY_S, next_end_s)))
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._must_read.wait()
 
     async def _read(self) -> None:
         try:
@@ -204,42 +140,15 @@ class BrokerSource:
                 if text not in self._warned and len(self._warned) < _MOST_WARNINGS:
                     self._warned.add(text)
                     log.warning("quotas_from %s: ignored: %s", self.name, text)
-        self._is_applied = False
         try:
             await self._apply(reading.changes)
         except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
             report(error, "quotas_from %s: rules could not be applied; trying again", self.name)
             return
-        self._is_applied = True
         if not self.has_read:
             log.info("quotas_from %s: %s has quotas of %d entities", self.name, reading.server, self.entities)
         self.has_read = True
         self.may_serve.set()
-
-    def _answer(self) -> None:
-        """Send each held answer to a change that the proxy applies now."""
-        if not (self._is_applied and self.is_connected):
-            return
-        for ticket, one in tuple(self._held_answers.items()):
-            if ticket.is_dropped or has_changes(self._rules, one.changed):
-                self._release(ticket)
-
-    @repeated
-    def _give_up(self, ticket: Ticket) -> None:
-        """Send an answer that has been held for the longest time allowed, unless the answer was sent already."""
-        if self._release(ticket):
-            self.unconfirmed += 1
-            log.warning(
-                "quotas_from %s: a change was acknowledged, and the broker has not shown it for %.0f s; it holds here "
-                "when the broker does", self.name, _LONGEST_WAIT_S,
-            )  # fmt: skip
-
-    def _release(self, ticket: Ticket) -> bool:
-        if self._held_answers.pop(ticket, None) is None or ticket.is_dropped:
-            return False
-        ticket.answer = ticket.frame
-        asyncio.get_running_loop().call_soon(cast(TicketOwner, ticket.owner).take_turn)
-        return True
 
     def _succeed(self, reading: _Reading) -> None:
         if self._failure:

@@ -1,7 +1,6 @@
 """Handles DescribeClientQuotas and AlterClientQuotas.
 
-Depending on the listener's settings, the proxy answers these requests itself or forwards them to the broker. If it
-forwards a change, it may hold the broker's response until the proxy, too, applies the change.
+Depending on the listener's settings, the proxy answers these requests itself or forwards them to the broker.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Enforcement
 from kafka_quota_proxy.protocol.api import API_NAMES, HIGHEST_VERSION
-from kafka_quota_proxy.protocol.client_quotas import ALTER, read_request
+from kafka_quota_proxy.protocol.client_quotas import read_request
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, LoginExpired, UnknownVersion
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME
@@ -18,16 +17,14 @@ from kafka_quota_proxy.proxy.rules.api import (
     MAX_REFUSED_BYTES,
     MAX_REFUSED_ELEMENTS,
     MAX_REQUEST_BYTES,
-    Administration,
     Ticket,
     refusal,
     unauthorized,
 )
-from kafka_quota_proxy.proxy.rules.broker.forwarded_alter import AlterConfirmer, ForwardedAlter, can_wait
 from kafka_quota_proxy.proxy.rules.outcome import Origin
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
-from kafka_quota_proxy.proxy.session.handlers.whole_request import Exchange, Forward, WholeRequestHandler
+from kafka_quota_proxy.proxy.session.handlers.handler import Handler
 from kafka_quota_proxy.proxy.session.profiles import charge_of
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest_wait
 from kafka_quota_proxy.proxy.session.state import SessionState
@@ -36,27 +33,20 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 LOOKS_AGAIN_MS: Final = 1_000
 
 
-class _Request(NamedTuple):
-    """A request about client quotas that the proxy itself will answer, once its quota manager has decided."""
+class _Pending(NamedTuple):
+    """A request that the proxy itself will answer, once the quota manager has decided on its ticket."""
 
+    ticket: Ticket
     head: RequestHead
     charge: RequestCharge
 
 
-class _Pending(NamedTuple):
-    """A request or response that waits for a decision from outside the session.
-
-    If ``request`` is None, it is the broker's response to a forwarded change that waits.
-    """
-
-    ticket: Ticket
-    request: _Request | None
-
-
-class QuotaRequestHandler(WholeRequestHandler):
+class QuotaRequestHandler(Handler):
     """Handles one connection's requests to describe or alter client quotas, one at a time."""
 
     __slots__ = ("_is_coming", "_pending")
+
+    is_held_whole = True
 
     def __init__(self, state: SessionState) -> None:
         super().__init__(state)
@@ -65,38 +55,20 @@ class QuotaRequestHandler(WholeRequestHandler):
 
     @classmethod
     def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """Return whether the proxy may answer the request, or may have to hold the broker's response to it."""
-        policy = state.context.policy
-        waits = head.api_key == ALTER and policy.authority is not None and can_wait(head)
-        return policy.administration is not None or waits
+        """Return whether the proxy may answer the request."""
+        return state.context.policy.administration is not None
 
     @property
     def is_pending(self) -> bool:
-        """Whether a request about client quotas waits for its answer, or the broker's response to one is held.
-
-        The requested change may already be in force.
-        """
+        """Whether a request about client quotas waits for its answer. The requested change may already be in force."""
         return self._pending is not None
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Answer a request about client quotas or forward it, depending on the listener's settings.
-
-        The response to a forwarded change may be held until the proxy, too, applies the change.
-        """
-        policy = self._state.context.policy
-        if policy.administration is not None:
-            return self._answer_or_pass(data, position, head, policy.administration, now_ms)
-        if policy.authority is not None:
-            return self._pass_and_follow(data, position, head, policy.authority, now_ms)
-        return None
-
-    # -- requests that the proxy answers --
-
-    def _answer_or_pass(
-        self, data: bytes, position: int, head: RequestHead, administration: Administration, now_ms: int
-    ) -> Edit | None:
-        """Answer a request about client quotas, or forward it if ``administration`` does not answer this principal."""
+        """Answer a request about client quotas, or forward it if the listener does not answer this principal."""
         state = self._state
+        administration = state.context.policy.administration
+        if administration is None:  # the listener's settings have changed meanwhile
+            return state.requests.pass_other(head, now_ms)
         principal, frame_end = state.account.principal, position + 4 + head.size_bytes
         is_admin = principal in administration.admins
         if administration.forwards and not is_admin:
@@ -118,7 +90,8 @@ class QuotaRequestHandler(WholeRequestHandler):
         if is_admin:
             ticket = administration.handler.submit(frame, origin, state.owner)
             if ticket is not None:
-                self._await(ticket, _Request(head, charge))
+                self._pending = _Pending(ticket, head, charge)
+                state.requests.waiting = self
             state.held_until_ms = now_ms + LOOKS_AGAIN_MS
             state.block(BlockedBy.QUOTA_CHANGE)
             return None
@@ -145,12 +118,8 @@ class QuotaRequestHandler(WholeRequestHandler):
         if size_bytes > (MAX_REQUEST_BYTES if is_admin else MAX_REFUSED_BYTES):
             raise FrameTooLarge(f"a request of {size_bytes} bytes about client quotas is too long to be held")
 
-    def _await(self, ticket: Ticket, request: _Request | None) -> None:
-        self._pending = _Pending(ticket, request)
-        self._state.requests.waiting = self
-
     def take_decision(self, now_ms: int) -> int:
-        """Answer the waiting request, or forward the response that was held, if the decision has been made.
+        """Answer the waiting request, if the decision has been made.
 
         Returns:
             The size in bytes of the request that is now answered, or 0 if no request is answered.
@@ -162,7 +131,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         pending = self._pending
         if pending is None:
             return 0
-        ticket, request = pending
+        ticket, head, charge = pending
         if ticket.error is not None:
             raise ticket.error
         if ticket.answer is None:
@@ -171,10 +140,6 @@ class QuotaRequestHandler(WholeRequestHandler):
             return 0
         self._pending = state.requests.waiting = None
         state.held_until_ms = 0
-        if request is None:
-            state.to_client.append(ticket.answer)
-            return 0
-        head, charge = request
         state.to_client.append(self._charge(charge, head, ticket.answer, now_ms))
         state.broker_turn.leave()
         return 4 + head.size_bytes
@@ -198,45 +163,6 @@ class QuotaRequestHandler(WholeRequestHandler):
                 return answer[: edit[0]] + edit[2] + answer[edit[1] :]
         return answer
 
-    # -- changes that are forwarded, with responses that wait until the change is in force in the proxy --
-
-    def _pass_and_follow(
-        self, data: bytes, position: int, head: RequestHead, authority: AlterConfirmer, now_ms: int
-    ) -> Edit | None:
-        """Forward a request that changes the broker's quotas, and read the whole response, which may be held.
-
-        The request is forwarded when it has arrived as a whole and no other request is pending.
-        """
-        state = self._state
-        frame_end = position + 4 + head.size_bytes
-        self._is_coming = frame_end > len(data)
-        if self._is_coming or not state.is_alone():
-            return None
-        edit = state.requests.pass_other(head, now_ms)
-        if edit is not None:
-            charge = state.in_flight.pop().charge
-            exchange = ForwardedAlter(authority, data[position:frame_end])
-            edit = self.execute(Forward(b"", is_answer_read=True), exchange, position, head, charge)
-            state.hold_requests()
-        return edit
-
-    def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
-        """Return the response to a change of quotas, or no bytes if it is held until the proxy applies the change.
-
-        A response that a quota already delays (``is_delayed``) is not held in addition, because the proxy applies the
-        change by the end of the delay, or soon after.
-        """
-        state = self._state
-        state.allow_requests()
-        if is_delayed or not isinstance(exchange, ForwardedAlter):
-            return frame
-        ticket = exchange.await_change(frame, state.owner)
-        if ticket is None:
-            return frame
-        self._await(ticket, None)
-        state.block(BlockedBy.QUOTA_CHANGE)
-        return b""
-
     # -- the end --
 
     @property
@@ -245,6 +171,6 @@ class QuotaRequestHandler(WholeRequestHandler):
         return 4 + MAX_REQUEST_BYTES if self._is_coming else super().max_kept_bytes
 
     def close(self) -> None:
-        """Drop the pending request or held response about client quotas, because the connection has ended."""
+        """Drop the pending request about client quotas, because the connection has ended."""
         if self._pending is not None:
             self._pending.ticket.drop()

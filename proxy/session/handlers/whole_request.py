@@ -122,7 +122,7 @@ class WholeRequestHandler(Handler):
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
         """Replace a response with the result of ``Exchange.answer``. Returns None if more bytes are needed."""
-        profile, frame_bytes, throttle_time_ms, delay_ms, is_exact, _ = response
+        profile, frame_bytes, throttle_time_ms, _, is_exact, _ = response
         if frame_bytes > MAX_HELD_BYTES:
             raise FrameTooLarge(f"a response of {frame_bytes} bytes, which must be read whole, is too long to be held")
         exchange = self._exchange
@@ -142,18 +142,11 @@ class WholeRequestHandler(Handler):
             )
             if throttle:
                 frame = frame[: throttle[0]] + throttle[2] + frame[throttle[1] :]
-        return position, position + frame_bytes, self.hold_back(exchange, frame, is_delayed=delay_ms > 0)
+        return position, position + frame_bytes, frame
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
         """Return the response for the client. ``frame`` is what ``exchange`` made from the broker's response.
 
         This class returns ``frame`` unchanged. Subclasses may override the method to edit ``frame`` further.
-        """
-        return frame
-
-    def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
-        """Return the response in ``frame``, or an empty one if the client has to wait for its response.
-
-        Subclasses may override this to hold a response. ``is_delayed`` says whether a quota has already delayed it.
         """
         return frame

@@ -18,13 +18,12 @@ from kafka_quota_proxy.protocol.client_quotas import (
     DescribeRequest,
     EntityParts,
     Op,
-    read_alter_response,
     read_describe_response,
 )
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.processes import free_port
 from tests.end_to_end.support.proxy import Proxy
-from tests.support.quota_request_frames import write_alter_request, write_describe_request
+from tests.support.quota_request_frames import read_alter_response, write_alter_request, write_describe_request
 
 Quotas = dict[frozenset[tuple[str, str | None]], dict[str, float]]
 

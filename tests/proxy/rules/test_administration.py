@@ -23,7 +23,6 @@ from kafka_quota_proxy.protocol.client_quotas import (
     DescribeResponse,
     EntityParts,
     Op,
-    read_alter_response,
     read_describe_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
@@ -36,7 +35,7 @@ from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.outcome import Origin
 from kafka_quota_proxy.proxy.rules.sqlite import directory_store
 from kafka_quota_proxy.proxy.rules.sqlite.directory_store import DirectoryStore
-from tests.support.quota_request_frames import write_alter_request, write_describe_request
+from tests.support.quota_request_frames import read_alter_response, write_alter_request, write_describe_request
 from tests.support.stores import damage_header, keep, no_room_above
 from tests.support.stub_broker import eventually, on_uvloop
 

@@ -10,12 +10,13 @@ import pytest
 
 from kafka_quota_proxy.config.model import QuotaRule, QuotasFrom, Store
 from kafka_quota_proxy.config.quota_record import Rule, Setting
-from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
+from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op
 from kafka_quota_proxy.proxy.rules.api import QuotasAltered
 from kafka_quota_proxy.proxy.rules.codec import read_changes
 from kafka_quota_proxy.proxy.rules.topic.clients import NotWrittenError
 from tests.proxy.rules.test_administration import ADMIN, ALICE, Bed, Client, P
 from tests.proxy.rules.test_administration import bed as kept
+from tests.support.quota_request_frames import read_alter_response
 from tests.support.stub_broker import eventually, on_uvloop
 from tests.support.topic_log import NAME, TopicLog, made_up
 

@@ -27,7 +27,7 @@ from kafka_quota_proxy.config.model import (
 from kafka_quota_proxy.config.principals import ANONYMOUS, Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.quota_record import Setting
-from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
+from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op
 from kafka_quota_proxy.proxy.cli.run import _SWITCH_INTERVAL_S, GC_THRESHOLDS
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
@@ -37,7 +37,7 @@ from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.outcome import Origin
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.builds import interpreted_only
-from tests.support.quota_request_frames import write_alter_request
+from tests.support.quota_request_frames import read_alter_response, write_alter_request
 from tests.support.stores import write_rules
 from tests.support.stub_broker import client_of, listener_to, on_uvloop, running, stub_broker
 from tests.support.topic_log import made_up

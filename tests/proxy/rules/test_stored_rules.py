@@ -8,11 +8,11 @@ import pytest
 from kafka_quota_proxy.config.model import DEFAULT, IpRule, ProxyConfig, QuotaRule, Shaping, Store
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
+from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from tests.support.frames import other_response
-from tests.support.quota_request_frames import write_alter_request
+from tests.support.quota_request_frames import read_alter_response, write_alter_request
 from tests.support.stores import write_rules
 from tests.support.stub_broker import (
     StubBroker,

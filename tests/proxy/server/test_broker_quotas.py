@@ -1,6 +1,5 @@
 """Tests a proxy that takes over the quotas of its brokers, at its start and after changes and reloads."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +10,6 @@ import pytest
 from kafka_quota_proxy.config.model import (
     Address,
     Cluster,
-    Enforcement,
     IpRule,
     Listener,
     ProxyConfig,
@@ -22,15 +20,12 @@ from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.client_quotas import (
     Alteration,
-    Altered,
     AlterRequest,
     DescribeRequest,
     Op,
-    read_alter_response,
     read_describe_response,
 )
 from kafka_quota_proxy.proxy.admin.http_server import Health
-from kafka_quota_proxy.proxy.rules.broker import broker_source as follower_module
 from kafka_quota_proxy.proxy.rules.broker.broker_source import BrokerSource
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
 from kafka_quota_proxy.proxy.server import server as server_module
@@ -87,49 +82,6 @@ WAITS = produce_response(1, throttle_time_ms=77)
 LARGE = produce_request(1, size_bytes=20_000)
 
 
-@pytest.mark.parametrize("lag", [0, 1, 3])
-@pytest.mark.parametrize("version", [0, 1])
-def test_a_change_through_the_proxy_holds_for_the_next_request(lag: int, version: int) -> None:
-    async def test() -> None:
-        quotas = QuotaBroker()
-        quotas.lag = lag
-        async with served(quotas) as (server, client), client_of(server) as other:
-            assert await client.ask(LARGE) == PASSES
-            answer = read_alter_response(await client.ask(alter(1_000.0, version=version)), version)
-            assert answer.results == (Altered(0, None, ETL),)
-            # The change holds for requests of every client.
-            assert await other.ask(LARGE) == WAITS
-            assert read_alter_response(await client.ask(alter(None, version=version)), version).results[0][0] == 0
-            assert await other.ask(LARGE) == PASSES
-            assert follower_of(server).unconfirmed == 0
-
-    on_uvloop(test)()
-
-
-@on_uvloop
-async def test_requests_after_a_change_wait_for_it_and_stay_in_order() -> None:
-    quotas = QuotaBroker()
-    quotas.lag = 2
-    async with served(quotas) as (_, client):
-        await client.send(LARGE + alter(1_000.0) + LARGE)
-        assert await client.answer() == PASSES
-        assert read_alter_response(await client.answer(), 1).results == (Altered(0, None, ETL),)
-        assert await client.answer() == WAITS
-
-
-@on_uvloop
-async def test_an_unauthorized_change_is_refused_by_the_broker_at_once() -> None:
-    quotas = QuotaBroker()
-    async with served(quotas) as (_, client):
-        quotas.error_code = 31
-        asked = quotas.asked
-        assert read_alter_response(await client.ask(alter(1_000.0)), 1).results == (Altered(31, "No.", ETL),)
-        quotas.error_code = 0
-        assert read_alter_response(await client.ask(alter(1_000.0, is_dry=True)), 1).results == (Altered(0, None, ETL),)
-        assert await client.ask(LARGE) == PASSES
-        assert quotas.asked == asked
-
-
 @on_uvloop
 async def test_describe_shows_the_brokers_quotas_even_if_the_file_overrules_them() -> None:
     quotas = QuotaBroker({ENTITY: StoredRule(limits={P: 9_000.0})})
@@ -140,20 +92,6 @@ async def test_describe_shows_the_brokers_quotas_even_if_the_file_overrules_them
             described = read_describe_response(await client.ask(asked), 1)
             assert described.entries == ((ETL, ((P, 9_000.0),)),)
             assert await client.ask(LARGE) == WAITS
-
-
-@on_uvloop
-async def test_a_large_change_is_forwarded_as_it_arrives() -> None:
-    quotas = QuotaBroker()
-    async with served(quotas) as (_, client):
-        ops = (Op(P, 1_000.0),)
-        entities = [(("client-id", f"{n:0100}"),) for n in range(600)]
-        request = AlterRequest(1, 7, tuple(Alteration(entity, ops) for entity in entities), False)
-        frame = write_alter_request(request, client_id="etl")
-        assert len(frame) > 64 * 1024
-        answer = read_alter_response(await client.ask(frame), 1)
-        assert len(answer.results) == 600
-        assert await client.ask(LARGE) == PASSES
 
 
 @on_uvloop
@@ -221,7 +159,6 @@ async def test_after_a_reload_the_file_overrules_the_broker_and_no_client_may_ad
                 assert list(upstream.quotas.produce.table.rules()) == [wanted]
                 assert server.config.quotas_from == config.quotas_from
                 assert [listener.policy.administration for listener in server.listeners] == [None]
-                assert [one.policy.authority for one in server.listeners] == [follower_of(server)]
 
 
 @on_uvloop
@@ -240,32 +177,3 @@ async def test_brokers_of_a_cluster_have_the_rules_and_so_have_those_that_join()
             quotas.set(ENTITY)
             await eventually(lambda: not joined.quotas.limits(QuotaKind.PRODUCE))
             assert not known_cluster.bootstrap(0).quotas.limits(QuotaKind.PRODUCE)
-
-
-@on_uvloop
-async def test_a_stop_lets_a_change_that_is_waited_for_be_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower_module, "_LONGEST_WAIT_S", 0.3)
-    quotas = QuotaBroker()
-    quotas.lag = 10_000
-    async with stub_broker(quotas.script) as broker:
-        server = Server(config_to(broker))
-        end = asyncio.ensure_future(server.run())
-        await eventually(lambda: server.is_listening)
-        async with client_of(server) as client:
-            await client.send(alter(1_000.0))
-            await eventually(lambda: follower_of(server)._held_answers)
-            server.stop()
-            assert read_alter_response(await client.answer(), 1).results == (Altered(0, None, ETL),)
-            assert await client.answer() == b""
-        await end
-
-
-@on_uvloop
-async def test_a_delayed_response_leaves_after_its_own_throttle_time() -> None:
-    quotas = QuotaBroker({ENTITY: StoredRule(limits={"request_percentage": 0.001})})
-    async with stub_broker(quotas.script) as broker:
-        config = replace(config_to(broker), enforcement=Enforcement.DELAY)
-        async with running(config) as server, client_of(server) as client:
-            await client.send(alter(1_000.0) + LARGE)
-            assert read_alter_response(await client.answer(), 1).results == (Altered(0, None, ETL),)
-            assert len(await client.answer()) == len(PASSES)

@@ -17,14 +17,13 @@ from kafka_quota_proxy.protocol.client_quotas import (
     Described,
     DescribeRequest,
     Op,
-    read_alter_response,
     read_describe_response,
 )
 from kafka_quota_proxy.proxy.rules.model import Change
 from kafka_quota_proxy.proxy.rules.sqlite.rule_database import RuleDatabase
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response
-from tests.support.quota_request_frames import write_alter_request, write_describe_request
+from tests.support.quota_request_frames import read_alter_response, write_alter_request, write_describe_request
 from tests.support.stub_broker import (
     Client,
     StubBroker,

@@ -12,8 +12,8 @@ from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.request_stream import RequestStream
 from kafka_quota_proxy.proxy.session.response_stream import ResponseStream
-from tests.proxy.rules.test_api import administered
 from tests.proxy.session.handlers.test_follower_fetch import BUSY, P0, Front, lagging, listed
+from tests.proxy.session.handlers.test_quota_requests import administered
 from tests.support.controller import create
 from tests.support.frames import brokers_in, fetch_request, metadata_request, metadata_response, produce_request
 from tests.support.logins import authenticate_request, authenticate_response, handshake_request, handshake_response

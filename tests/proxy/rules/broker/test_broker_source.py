@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from threading import Event
@@ -18,7 +18,6 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
     QuotasFromBroker,
 )
-from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.rule_changes import Ip, IpChanges, RuleChanges
 from kafka_quota_proxy.proxy.rules.broker import broker_source as module
@@ -30,17 +29,12 @@ from tests.support.stub_broker import eventually
 
 ONE = Address(host="k1", port=1)
 BIND = Address(host="h", port=9)
-P = "producer_byte_rate"
 FILE = QuotaRule(user="filed", producer_byte_rate=1.0, source="f.yaml:3")
 CONFIG = ProxyConfig(listeners=(Listener(name="a", bind=BIND, upstream=ONE),), quotas=(FILE,))
 
 
 def rule(**limits: float) -> StoredRule:
     return StoredRule(limits=limits)
-
-
-def alice(limit: float | None) -> Alteration:
-    return Alteration((("user", "alice"),), (Op(P, limit),))
 
 
 class Script:
@@ -123,21 +117,9 @@ class Followed:
         await eventually(lambda: self.script.readings >= seen + times)
 
 
-class Owner:
-    def __init__(self, sees: Callable[[], bool] = lambda: True) -> None:
-        self.turns = 0
-        self.seen: list[bool] = []
-        self._sees = sees
-
-    def take_turn(self) -> None:
-        self.turns += 1
-        self.seen.append(self._sees())
-
-
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_BACKOFF_S", 0.01)
-    monkeypatch.setattr(module, "_LONGEST_WAIT_S", 0.2)
 
 
 async def test_broker_quotas_are_in_force_before_clients_are_served_and_are_followed() -> None:
@@ -230,12 +212,6 @@ async def test_without_authorization_clients_are_served_at_once_and_readings_are
         assert followed.script.readings == 1
         assert not followed.follower.has_read
 
-        # Many changes of quotas cause only a few readings a second.
-        for _ in range(50):
-            followed.follower.await_change((alice(5.0),), b"", Owner())
-            await asyncio.sleep(0.002)
-        assert followed.script.readings <= 3
-
 
 async def test_skipped_entities_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     followed = Followed()
@@ -245,83 +221,6 @@ async def test_skipped_entities_are_logged_once(caplog: pytest.LogCaptureFixture
         await followed.read_again()
 
     assert caplog.text.count("ignored: the unknown key new_rate") == 1
-
-
-async def test_an_alter_answer_waits_until_the_broker_shows_the_change() -> None:
-    followed, owner = Followed(every_ms=60_000), Owner()
-
-    async with followed.running():
-        await eventually(lambda: followed.follower.has_read)
-        ticket = followed.follower.await_change((alice(5.0),), b"answer", owner)
-        await followed.read_again()
-        assert ticket.answer is None
-
-        followed.script.rules = {Entity(user="alice"): rule(producer_byte_rate=5.0)}
-        await eventually(lambda: owner.turns)
-
-    assert ticket.answer == b"answer"
-    # The change is in force before the response is sent.
-    assert followed.changes == {("alice", None): QuotaRule(user="alice", producer_byte_rate=5.0, source="broker")}
-    assert followed.follower.unconfirmed == 0
-
-
-async def test_an_alter_answer_waits_two_seconds_at_most(caplog: pytest.LogCaptureFixture) -> None:
-    followed, owner = Followed(every_ms=60_000), Owner()
-
-    async with followed.running():
-        await eventually(lambda: followed.follower.has_read)
-        ticket = followed.follower.await_change((alice(5.0),), b"answer", owner)
-        await eventually(lambda: owner.turns)
-
-    assert ticket.answer == b"answer"
-    assert followed.follower.unconfirmed == 1
-    assert "a change was acknowledged, and the broker has not shown it for" in caplog.text
-
-
-async def test_an_alter_answer_does_not_wait_longer_for_a_silent_broker() -> None:
-    followed, owner = Followed(every_ms=60_000), Owner()
-
-    async with followed.running():
-        await eventually(lambda: followed.follower.has_read)
-        with followed.script.hanging():
-            ticket = followed.follower.await_change((alice(5.0),), b"answer", owner)
-            await eventually(lambda: owner.turns)
-
-    assert ticket.answer == b"answer"
-    assert followed.follower.unconfirmed == 1
-
-
-async def test_no_answer_waits_for_the_limit_of_a_host_name() -> None:
-    followed, owner = Followed(), Owner()
-    changed = tuple(
-        Alteration((("ip", name),), (Op("connection_creation_rate", 3.0),)) for name in ("localhost", "::ffff:10.0.0.7")
-    )
-    followed.script.rules = {Entity(ip="10.0.0.7"): rule(connection_creation_rate=3.0)}
-
-    async with followed.running():
-        await eventually(lambda: followed.follower.has_read)
-        followed.follower.await_change(changed, b"answer", owner)
-        await eventually(lambda: owner.turns)
-
-    assert followed.follower.unconfirmed == 0
-
-
-async def test_a_closed_client_is_not_woken_and_one_above_the_bound_does_not_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "_MOST_WAITING", 1)
-    followed, owner = Followed(every_ms=60_000), Owner()
-    ticket = followed.follower.await_change((alice(5.0),), b"answer", owner)
-    other = followed.follower.await_change((alice(6.0),), b"other", owner)
-    assert (ticket.answer, other.answer) == (None, b"other")
-    ticket.drop()
-
-    async with followed.running():
-        await eventually(lambda: followed.follower.has_read)
-        await eventually(lambda: not followed.follower._held_answers)
-
-    assert owner.turns == 0
-    assert followed.follower.unconfirmed == 0
 
 
 @pytest.mark.usefixtures("has_faults")
