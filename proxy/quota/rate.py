@@ -148,16 +148,6 @@ class Rate:
             if now_ms - slots[at + _LAST_EVENT_MS] < self._span_ms
         )
 
-    def peek_window_ms(self, *, now_ms: int) -> int:
-        """Return what ``window_ms`` would return. Purges nothing."""
-        slots = self._slots
-        counts = [
-            slots[at + _START_MS]
-            for at in range(0, len(slots), _SLOT_LENGTH)
-            if now_ms - slots[at + _LAST_EVENT_MS] < self._span_ms
-        ]
-        return self._elapsed_ms(now_ms - min(counts, default=now_ms))
-
     def room_at_ms(self, total: float, *, now_ms: int) -> int:
         """Return the earliest time at which the sum of the records is at most ``total`` if no more are added.
 

@@ -42,10 +42,6 @@ class WorkerThread:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, partial(function, *args, **kwargs))
 
-    async def run_large(self, is_small: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in the thread, or directly if ``is_small`` says that the call takes little time."""
-        return function(*args, **kwargs) if is_small else await self.run(function, *args, **kwargs)
-
     def shutdown(self) -> None:
         """Wait until all calls have run, and end the thread."""
         self._executor.shutdown()
