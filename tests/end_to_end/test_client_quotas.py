@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -181,13 +182,16 @@ def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp
 
 @pytest.mark.proof
 def test_quota_set_by_kafkas_command_holds_at_once_and_after_a_crash(kafka_4: Kafka, tmp_path: Path) -> None:
+    """Two of the commands and their outputs are those of docs/how-to/set-quotas.md."""
     topic = create_topic(kafka_4)
     anonymous = "--entity-type|users|--entity-name|ANONYMOUS|--entity-type|clients|--entity-default"
     filed = "--entity-type|clients|--entity-name|filed"
+    page = block("how-to/set-quotas.md", "sh", holding="--add-config").steps
+    commands_of_page = ["|".join(shlex.split(command)[3:]) for command, _ in page]
     with _proxy(kafka_4, tmp_path, quotas=[{"client-id": "filed", _P: 10**9}]) as proxy:
         with raw_client(proxy.port(), client_id="etl") as client:
             assert not is_throttled(client, topic)
-            set_, shown, refused, of_file = run_configs(
+            set_, shown, refused, of_file, *of_page = run_configs(
                 kafka_4,
                 KAFKA_4,
                 proxy.address(),
@@ -195,7 +199,8 @@ def test_quota_set_by_kafkas_command_holds_at_once_and_after_a_crash(kafka_4: Ka
                 f"--describe|{anonymous}",
                 f"--alter|--add-config|{_P}=7|{filed}",
                 f"--describe|{filed}",
-            )[:4]
+                *commands_of_page,
+            )
 
             assert set_[0] == shown[0] == of_file[0] == "0"
             assert "Completed updating config for user ANONYMOUS." in set_
@@ -203,6 +208,7 @@ def test_quota_set_by_kafkas_command_holds_at_once_and_after_a_crash(kafka_4: Ka
             assert of_file[1:] == [f"Quota configs for client-id 'filed' are {_P}=1.0E9"]
             assert refused[0] != "0"
             assert f"The quotas of client-id filed are set in {proxy.file}:" in "\n".join(refused)
+            assert of_page == [["0", output.strip()] for _, output in page]
             assert is_throttled(client, topic)
             assert proxy.metrics().values("kafka_quota_proxy_quota_limit", user="ANONYMOUS", kind="produce") == [1_000]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import shlex
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -17,17 +15,13 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kafka_quota_proxy.protocol.client_quotas import EntityParts
-from kafka_quota_proxy.proxy.__main__ import main
-from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.kafka_configs import run_configs
 from tests.end_to_end.support.load import is_throttled
-from tests.end_to_end.support.processes import free_ports, wait_until
+from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.quota_fleet import Admin, Quotas, came_into_force, detail, fleet, settings
-from tests.support.pages import block
 
 _P, _C = "producer_byte_rate", "consumer_byte_rate"
 _RATE = "connection_creation_rate"
@@ -92,85 +86,6 @@ def test_quota_set_at_one_proxy_holds_at_the_other_and_is_kept(mortal_kafka: Kaf
             "topic": f"kafka://{mortal_kafka.bootstrap_servers}/{store}",
             "connected": True, "read": True, "entities": 2, "offset": 7,
         }  # fmt: skip
-        assert "Traceback" not in one.log + other.log
-
-
-@contextmanager
-def _both(kafka: Kafka, directory: Path) -> Iterator[tuple[Proxy, Proxy]]:
-    """Run two proxies that Java's clients reach, one with ``upstream`` and one with ``bootstrap_servers``.
-
-    A client without a login is charged as alice. Its burst is so short that it soon waits.
-    """
-    store = _store(kafka)
-    alice = {"principals": {"admins": ["ANONYMOUS"], "fold": [{"match": "^ANONYMOUS$", "to": "alice"}]}}
-    first = free_ports(3)
-    rewrites = {
-        "name": "PROXIED", "bind": f"127.0.0.1:{first}", "broker_ports": f"{first + 1}-{first + 2}",
-        "bootstrap_servers": kafka.bootstrap_servers,
-    }  # fmt: skip
-    files = [settings(kafka, store, directory / name) | alice | {"shaping": "paced", "burst": "1ms"} for name in "ab"]
-    for name, of_one in zip("ab", files, strict=True):
-        of_one["store"] |= {"audit_log": str(directory / f"{name}.jsonl")}
-    del files[0]["listeners"]
-    with Proxy(files[0], kafka) as one, Proxy(files[1] | {"listeners": [rewrites]}) as other:
-        yield one, other
-
-
-def _explained(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Return the lines of ``explain`` about alice's producer limit."""
-    assert main(["explain", str(proxy.file), "--user", "alice", "--client-id", "etl"]) == 0
-    _, _, found = capsys.readouterr().out.partition("\n\n")
-    return [" ".join(line.split()) for line in found.splitlines()[:3]]
-
-
-def test_quota_set_by_kafkas_command_holds_at_all_proxies_and_after_a_kill(
-    mortal_kafka: Kafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Commands and outputs are those of docs/how-to/set-quotas.md."""
-    (alters, altered), (shows, shown) = block("how-to/set-quotas.md", "sh", holding="--add-config").steps
-    set_, show = ("|".join(shlex.split(command)[3:]) for command in (alters, shows))
-    wanted = [["0", altered.strip()], ["0", shown.strip()], ["0", shown.strip()]]
-    topic = create_topic(mortal_kafka)
-    with _both(mortal_kafka, tmp_path) as both:
-        one, other = both
-        ports = one.port(), other.port() + 1 + mortal_kafka.broker.node_id
-        at_other = f"{show}|--bootstrap-server|{other.address()}"
-        _until("has a port for the broker", lambda: f"listening on 127.0.0.1:{ports[1]} " in other.log)
-
-        def limits() -> list[list[float]]:
-            family = "kafka_quota_proxy_quota_limit"
-            return [proxy.metrics().values(family, user="alice", client_id="<default>") for proxy in both]
-
-        with raw_client(ports[0], client_id="etl") as at_one, raw_client(ports[1], client_id="etl") as at_two:
-            assert not is_throttled(at_one, topic)
-            assert not is_throttled(at_two, topic)
-            outputs = run_configs(mortal_kafka, KAFKA_4, one.address(), set_, show, at_other, expected=wanted)
-            assert outputs == wanted
-            assert limits() == [[10_485_760]] * 2
-            assert is_throttled(at_one, topic)
-            assert is_throttled(at_two, topic)
-        (line,) = map(json.loads, (tmp_path / "a.jsonl").read_text().splitlines())
-        answered_at = datetime.fromisoformat(line["time"]).timestamp()
-        assert all(_last_in_force_at(proxy) - answered_at < _EVERYWHERE_S for proxy in both)
-        explained = [_explained(proxy, capsys) for proxy in both]
-        where = f"kafka://{mortal_kafka.bootstrap_servers}/"
-        for limit, rule, level in explained:
-            assert limit == "producer_byte_rate: 10485760 bytes (10 MiB) per second"
-            assert rule.startswith(f"rule user alice, client-id <default> ({where}")
-            assert level == "level 2 of 8: user, default client-id"
-
-        for proxy in both:
-            proxy.kill()
-        for proxy in both:
-            proxy.start()
-        _until("has a port for the broker", lambda: f"listening on 127.0.0.1:{ports[1]} " in other.log)
-
-        assert limits() == [[10_485_760]] * 2
-        for port in ports:
-            with raw_client(port, client_id="etl") as client:
-                assert is_throttled(client, topic)
-        assert [_explained(proxy, capsys) for proxy in both] == explained
-        assert run_configs(mortal_kafka, KAFKA_4, one.address(), show, at_other) == wanted[1:]
         assert "Traceback" not in one.log + other.log
 
 
