@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final
-from urllib.request import urlopen
 
 import confluent_kafka
 import pytest
 
 from kafka_quota_proxy.testing.control import Control
 from tests.end_to_end.support.clients import create_topic
-from tests.end_to_end.support.frames import RawClient, raw_client, record_batch
+from tests.end_to_end.support.frames import raw_client, record_batch
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.tools import producer_performance
-
-_ROUNDS: Final = 125
-_CONNECTIONS: Final = 8
 
 
 def told_ms(control: Control, client_id: str) -> list[int]:
@@ -45,32 +38,6 @@ def test_next_responses_carry_the_time_and_the_connection_is_silent_for_it(
     assert 0.6 <= silent_s < 1.5
     assert fetched == [200, 0]
     assert told_ms(control, "raw") == [300, 300, 200]
-
-
-@pytest.mark.proof
-def test_each_of_a_thousand_orders_throttles_one_response(
-    kafka_4: Kafka, testing_proxy: Proxy, control: Control
-) -> None:
-    topic = create_topic(kafka_4)
-    batch = record_batch([b"value"])
-
-    def throttled(client: RawClient) -> int:
-        found = 0
-        for _ in range(_ROUNDS):
-            control.order({"count": 1, "api": "Produce", "throttle_time_ms": 1})
-            found += client.produce(topic, batch).throttle_time_ms
-        return found
-
-    clients = [RawClient(testing_proxy.port()) for _ in range(_CONNECTIONS)]
-    try:
-        with ThreadPoolExecutor(_CONNECTIONS) as threads:
-            assert sum(threads.map(throttled, clients)) == _ROUNDS * _CONNECTIONS
-    finally:
-        for client in clients:
-            client.close()
-    assert told_ms(control, "raw") == [1] * _ROUNDS * _CONNECTIONS
-    with urlopen(f"http://{testing_proxy.admin_address}/testing/throttles") as left:
-        assert json.load(left) == []
 
 
 def test_java_measures_the_time(kafka_4: Kafka, testing_proxy: Proxy, control: Control) -> None:
