@@ -1,25 +1,22 @@
 """Broker and proxy are killed in turn under load. No acknowledged record is lost, and none is doubled."""
 
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import confluent_kafka
 import pytest
 
 from tests.end_to_end.support.clients import Librdkafka, create_topic, end_offset, numbers, run_java_program
 from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.live_clients import LibrdkafkaProducer
 from tests.end_to_end.support.load import KIB
 from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Proxy
-from tests.end_to_end.support.records import key, value
 
 _RULES = [{"client-id": "<default>", "producer_byte_rate": 256 * KIB}]
 _REQUESTS = "kafka_quota_proxy_requests_total"
 # Batches are small, so that requests are in flight at each kill. Clients reconnect within half a second.
-_LIBRDKAFKA = {
+_LIBRDKAFKA: dict[str, str | int] = {
     "acks": "all",
     "linger.ms": 2,
     "batch.num.messages": 20,
@@ -38,49 +35,6 @@ _JAVA = {
     "request.timeout.ms": 5_000,
     "max.block.ms": 300_000,
 }
-
-
-class _Producer:
-    """librdkafka, which sends numbered records as fast as the quota allows until it is stopped."""
-
-    def __init__(self, address: str, topic: str, settings: dict[str, Any]) -> None:
-        self.acknowledged: set[int] = set()
-        self.sent = 0
-        self.failures: list[str] = []
-        self._topic = topic
-        self._stopped = threading.Event()
-        self._producer = confluent_kafka.Producer(
-            {"bootstrap.servers": address, "error_cb": self._failed, **_LIBRDKAFKA, **settings}
-        )
-
-    def run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                self._send(self.sent)
-                self.sent += 1
-            except BufferError:
-                self._producer.poll(0.02)
-        left = self._producer.flush(120)
-        if left:
-            self.failures.append(f"{left} records were never answered")
-        self._producer.close()  # otherwise its threads keep dialling a port that the next test uses
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    def _send(self, number: int) -> None:
-        def delivered(error: object, message: object) -> None:
-            if error is None:
-                self.acknowledged.add(number)
-            else:
-                self.failures.append(f"record {number}: {error}")
-
-        self._producer.produce(self._topic, value(number), key(number), partition=0, on_delivery=delivered)
-        self._producer.poll(0)
-
-    def _failed(self, error: confluent_kafka.KafkaError) -> None:
-        if error.fatal():
-            self.failures.append(str(error))
 
 
 def _kill_in_turn(kafka: Kafka, proxy: Proxy, times: int, *, progress: Callable[[], list[float]]) -> None:
@@ -110,8 +64,10 @@ def test_acknowledged_records_survive_kills_once_each_with_idempotence(mortal_ka
     plain_topic, exact_topic, java_topic = (create_topic(mortal_kafka) for _ in range(3))
     java_records = 6_000 * times  # some 125 bytes each: 2.9 s of the quota for each kill
     with Proxy({"quotas": _RULES, "shaping": "paced"}, mortal_kafka) as proxy, ThreadPoolExecutor(3) as pool:
-        plain = _Producer(proxy.address(), plain_topic, {"client.id": "plain", "enable.idempotence": False})
-        exact = _Producer(proxy.address(), exact_topic, {"client.id": "exact", "enable.idempotence": True})
+        common: dict[str, str | int | bool] = {**_LIBRDKAFKA, "client.id": "plain"}
+        plain = LibrdkafkaProducer(proxy.address(), plain_topic, settings=common)
+        idempotent = common | {"client.id": "exact", "enable.idempotence": True}
+        exact = LibrdkafkaProducer(proxy.address(), exact_topic, settings=idempotent)
         settings = _JAVA | {"bootstrap.servers": proxy.address(), "client.id": "java"}
         java = pool.submit(
             run_java_program,

@@ -42,7 +42,9 @@ class LiveClients:
         self.topics = {name: create_topic(kafka, partitions=_PARTITIONS, config=safe) for name in _NAMES}
         common: dict[str, Any] = {"partitions": _PARTITIONS, "every_s": _EVERY_MS / 1_000}
         self.producers: dict[str, LiveProducer] = {
-            "librdkafka": LibrdkafkaProducer(self._address, self.topics["librdkafka"], is_idempotent=True, **common),
+            "librdkafka": LibrdkafkaProducer(
+                self._address, self.topics["librdkafka"], settings={"enable.idempotence": True}, **common
+            ),
             "aiokafka": AiokafkaProducer(self._address, self.topics["aiokafka"], acks="all", **common),
         }
         topics = list(self.topics.values())

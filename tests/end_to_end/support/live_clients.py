@@ -10,7 +10,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import aiokafka
@@ -18,7 +18,7 @@ import confluent_kafka
 
 from tests.end_to_end.support.records import key, value
 
-_PATIENCE_S: Final = 60
+_PATIENCE_S: Final = 120
 
 
 class LiveProducer(ABC):
@@ -55,42 +55,46 @@ class LiveProducer(ABC):
 
 
 class LibrdkafkaProducer(LiveProducer):
-    """librdkafka with its default settings, and ``is_idempotent``."""
+    """librdkafka with its default settings, but for those that are given. Without ``every_s`` it never pauses.
+
+    ``sent`` is the number of records so far.
+    """
 
     def __init__(
-        self, address: str, topic: str, *, partitions: int = 1, every_s: float, is_idempotent: bool = False
+        self,
+        address: str,
+        topic: str,
+        *,
+        partitions: int = 1,
+        every_s: float = 0,
+        settings: Mapping[str, str | int | bool] = {},
     ) -> None:
         super().__init__(address, topic, partitions=partitions, every_s=every_s)
-        self._is_idempotent = is_idempotent
+        self.sent = 0
+        common = {"bootstrap.servers": address, "client.id": "librdkafka", "error_cb": self._failed, "log_level": 0}
+        self._producer = confluent_kafka.Producer({**common, **settings})
 
     def run(self) -> None:
-        producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": self._address,
-                "client.id": "librdkafka",
-                "enable.idempotence": self._is_idempotent,
-                "error_cb": self._failed,
-                "log_level": 0,
-            }
-        )
-        number = 0
         while not self._stopped.wait(self._every_s):
-            self._send(producer, number)
-            number += 1
-        left = producer.flush(_PATIENCE_S)
+            try:
+                self._send(self.sent)
+                self.sent += 1
+            except BufferError:
+                self._producer.poll(0.02)
+        left = self._producer.flush(_PATIENCE_S)
         if left:
             self.failures.append(f"{left} records were never answered")
-        producer.close()
+        self._producer.close()  # otherwise its threads keep dialling a port that the next test uses
 
-    def _send(self, producer: confluent_kafka.Producer, number: int) -> None:
+    def _send(self, number: int) -> None:
         sent_s = time.monotonic()
 
         def delivered(error: object, message: object) -> None:
             self._ended(number, sent_s, error)
 
         partition = number % self._partitions
-        producer.produce(self._topic, value(number), key(number), partition=partition, on_delivery=delivered)
-        producer.poll(0)
+        self._producer.produce(self._topic, value(number), key(number), partition=partition, on_delivery=delivered)
+        self._producer.poll(0)
 
     def _failed(self, error: confluent_kafka.KafkaError) -> None:
         # An error that is not fatal, such as a closed connection, is not a failed request.
