@@ -108,14 +108,6 @@ def _reports(run: subprocess.CompletedProcess[str]) -> list[Mapping[str, Any]]:
 
 
 @pytest.mark.long
-def test_no_reassignment_is_reported(cluster: Kafka) -> None:
-    with _file(cluster) as path:
-        run = _rebalance(path)
-
-    assert (run.returncode, run.stdout, run.stderr) == (0, "no reassignment in progress\n", "")
-
-
-@pytest.mark.long
 def test_a_move_under_a_throttle_below_the_incoming_rate_never_ends(cluster: Kafka) -> None:
     with _file(cluster) as path, _steady_producer(cluster):
         _reassign(cluster, 2, "--execute", "--throttle", str(_TOO_LOW))
@@ -150,14 +142,3 @@ def test_forecast_of_a_move_is_right(cluster: Kafka) -> None:
     # Kafka's own throttle lets about nine tenths through.
     took_ms = report["by"]["time_left_ms"] / 0.9
     assert end["time_ms"] - began_ms == pytest.approx(took_ms, rel=0.25), (began_ms, report, watched)
-
-
-def test_unreachable_broker_is_reported_as_an_error() -> None:
-    with scratch("rebalance") as directory:
-        path = directory / "proxy.yaml"
-        path.write_text("listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:1}]\n")
-
-        run = _rebalance(path)
-
-    assert (run.returncode, run.stdout) == (1, "")
-    assert run.stderr.startswith("kafka-quota-proxy rebalance: ")

@@ -8,15 +8,13 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from kafka.admin import KafkaAdminClient
 
 from kafka_quota_proxy.config.addresses import parse_addresses
-from kafka_quota_proxy.config.model import Address, AdminClient, Replication
-from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
+from kafka_quota_proxy.config.model import Address, Replication
 from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, parse
 from kafka_quota_proxy.proxy.replication.cluster_view import (
     FOLLOWER_RATE,
@@ -27,12 +25,8 @@ from kafka_quota_proxy.proxy.replication.cluster_view import (
 )
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, KAFKA_4_3, config_command
-from tests.end_to_end.support.clients import create_topic
-from tests.end_to_end.support.kafka import QUICK_TO_RETURN, Kafka
-from tests.end_to_end.support.logins import add_scram_users, secret_of
+from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.old_kafka import OldKafka
-from tests.end_to_end.support.tls_kafka import TlsKafka
-from tests.support.certificates import Authority
 
 _BOTH_RATES = f"{LEADER_RATE},{FOLLOWER_RATE}"
 _BOTH_LISTS = f"{LEADER_REPLICAS},{FOLLOWER_REPLICAS}"
@@ -57,13 +51,6 @@ class Watched:
             while not is_so(self.view):  # noqa: ASYNC110 - views arrive in a callback
                 await asyncio.sleep(0.05)
         return self.view
-
-
-async def until_it_is(cluster: Watched, *, successful: bool) -> None:
-    """Wait until the last poll was successful, or not."""
-    async with asyncio.timeout(30):
-        while cluster.watcher.is_successful != successful:  # noqa: ASYNC110 - a flag
-            await asyncio.sleep(0.1)
 
 
 @asynccontextmanager
@@ -178,90 +165,3 @@ async def test_cluster_throttles_are_followed(version: str, tmp_path: Path) -> N
             assert set(view.leader_replicas) | set(view.follower_replicas) == {topic}
             await verify_until_complete(kafka, plan)
             await cluster.until(lambda view: not view.has_throttle and not view.moving)
-
-
-@pytest.mark.long
-async def test_throttle_without_reassignment_is_dropped_and_left_in_the_cluster(
-    kafka_4: Kafka, caplog: pytest.LogCaptureFixture
-) -> None:
-    topic = create_topic(kafka_4)
-    replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=3_000)
-    await configure(kafka_4, f"topics {topic}", "--add-config", f"{LEADER_REPLICAS}=*")
-    await configure(kafka_4, "brokers 1", "--add-config", f"{LEADER_RATE}=5000000")
-    try:
-        async with watched(kafka_4, replication) as cluster:
-            await cluster.until(lambda view: view.leader_replicas == {topic: ALL_REPLICAS} and view.leader_rates)
-
-            await cluster.until(lambda view: not view.has_throttle)
-
-            assert f"topics {topic}; broker 1 (leader 5000000 B/s, follower unlimited)" in caplog.text
-            assert "the cluster still has it" in caplog.text
-            # With a longer lease the throttle is back, because the proxy changed nothing in the cluster.
-            cluster.watcher.update(replace(replication, lease_ms=None))
-            view = await cluster.until(lambda view: view.has_throttle)
-            assert view.leader_rates == {1: 5000000.0}
-    finally:
-        await configure(kafka_4, f"topics {topic}", "--delete-config", LEADER_REPLICAS)
-        await configure(kafka_4, "brokers 1", "--delete-config", LEADER_RATE)
-
-
-@pytest.mark.long
-async def test_unreachable_cluster_changes_no_throttle(caplog: pytest.LogCaptureFixture) -> None:
-    replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=None, admin_client=AdminClient())
-    with Kafka(KAFKA_4, config=QUICK_TO_RETURN) as kafka:
-        topic = create_topic(kafka)
-        await configure(kafka, "brokers 1", "--add-config", f"{LEADER_RATE}=5000000")
-        async with watched(kafka, replication) as cluster:
-            view = await cluster.until(lambda view: view.leader_rates and topic in view.topic_names.values())
-
-            await asyncio.to_thread(kafka.broker.kill)
-            await until_it_is(cluster, successful=False)
-            before = cluster.watcher.last_success_s
-            assert replace(cluster.view, node_ids={}) == replace(view, node_ids={})
-            assert caplog.text.count("the last known ones still apply") == 1
-
-            await asyncio.to_thread(kafka.broker.restart)
-            await until_it_is(cluster, successful=True)
-            assert cluster.watcher.last_success_s > before
-
-
-@pytest.mark.long
-async def test_throttles_are_read_with_certificate_and_login(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    authority = Authority("everybody's")
-    (tmp_path / "password").write_text(f"{secret_of('watcher')}\n")
-    ca = authority.save(tmp_path, "ca")
-    certificate, key = authority.issue("watcher").save(tmp_path, "watcher")
-    login = {
-        "ssl.client.auth": "required",
-        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-        "scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
-    }
-    with TlsKafka(KAFKA_4, tmp_path, authority, tls={"LOGIN": login}, unproxied=["LOGIN"], sasl=["LOGIN"]) as kafka:
-        add_scram_users(kafka, ["watcher"], "SCRAM-SHA-512")
-        settings = AdminClient(
-            bootstrap_servers=parse_addresses(kafka.tls_endpoint("LOGIN").address),
-            security_protocol=SecurityProtocol.SASL_SSL,
-            sasl_mechanism=SaslMechanism.SCRAM_SHA_512,
-            sasl_username="watcher",
-            sasl_password_file=str(tmp_path / "password"),
-            ssl_cafile=ca,
-            ssl_certfile=certificate,
-            ssl_keyfile=key,
-        )
-        topic = create_topic(kafka)
-        await configure(kafka, "brokers 1", "--add-config", f"{LEADER_RATE}=5000000")
-
-        async with watched(
-            kafka, Replication(from_cluster=True, poll_interval_ms=500, admin_client=settings)
-        ) as cluster:
-            view = await cluster.until(lambda view: view.leader_rates and view.topic_names)
-
-            assert topic in view.topic_names.values()
-            (tmp_path / "password").write_text("wrong")
-            cluster.watcher.update(
-                replace(Replication(from_cluster=True), admin_client=replace(settings, ssl_check_hostname=False))
-            )
-            await until_it_is(cluster, successful=False)
-            assert cluster.view.leader_rates == {1: 5000000.0}
-            assert "require another security_protocol, certificate or login" in caplog.text
-            assert secret_of("watcher") not in caplog.text

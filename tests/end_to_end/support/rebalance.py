@@ -210,11 +210,6 @@ class Growth(Watch):
             what=f"broker {self._broker.node_id} has {size_bytes:,.0f} bytes of {self._load.topic}",
         )
 
-    def between(self, since_s: float, until_s: float) -> int:
-        """Return the bytes that were added between two times of ``time.monotonic``."""
-        inside = [size for at, size in self.samples if since_s <= at <= until_s]
-        return inside[-1] - inside[0]
-
     def rate(self, *, since_s: float | None = None, until_s: float | None = None) -> float:
         """Return the bytes per second between two times of ``time.monotonic``.
 
