@@ -10,7 +10,6 @@ import json
 import socket
 import struct
 import time
-from collections import Counter
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
@@ -35,22 +34,6 @@ _LABELLED_BYTES: Final = 10_000
 _SIZE_FIELD_BYTES: Final = 4
 _PATIENCE_MS: Final = 1_000
 _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER of no seconds: close() resets the connection
-
-_STORMERS: Final = 40
-# Together they send 2 or 8 times what the limit allows. A retry has the records of the 20 s until a record expires: 50
-# or 200 kB. The proxy reads a request of 200 kB to its end only after a second.
-_STORM_RECORD_BYTES: Final = 1_000
-_STORM_EVERY_S: Final = (0.4, 0.1)
-_STORM_PATIENCE_MS: Final = 5_000
-_STORM_S: Final = 60
-# The proxy looks once a second for clients that have gone, and the broker still answers what it has.
-_UNTIL_DROPPED_S: Final = 3
-_SILENT_S: Final = 57
-# Measured while the proxy forwarded all waiting requests: 0.70 (paced) and 0.76 (sampled) duplicates of each record,
-# and over 2,700 records after the clients had left, which is what the limit allows. Since it drops them: 0.06 to 0.10
-# duplicates, and no record more than three seconds after the clients had left.
-_MOST_LATE: Final = 5
-_MOST_DUPLICATES: Final = 0.3
 
 
 class Scene(NamedTuple):
@@ -164,94 +147,3 @@ def test_one_line_of_the_log_names_the_rule_whose_clients_give_up(scene: Scene) 
     assert (warning["kind"], warning["client_id"], warning["limit"]) == ("produce", "c", _LIMIT)
     assert warning["patience_ms"] == _PATIENCE_MS
     assert warning["wait_ms"] > 5_000
-
-
-class Storm(NamedTuple):
-    """What producers wrote that gave up and sent again. ``late`` counts the records written long after they left."""
-
-    written: Counter[bytes]
-    acknowledged: int
-    abandoned: float
-    late: int
-
-    @property
-    def duplicates(self) -> float:
-        """How many records were written again, for each distinct record."""
-        return (self.written.total() - len(self.written)) / len(self.written)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.written.total()} records were written, {len(self.written)} of them distinct: {self.duplicates:.2f} "
-            f"duplicates of each; {self.acknowledged} were acknowledged; {self.abandoned:.0f} requests were dropped; "
-            f"{self.late} were written over 3 s after the clients left"
-        )
-
-
-class _Stormer:
-    """A producer with librdkafka's defaults, but a sixth of their timeouts or less."""
-
-    def __init__(self, proxy: Proxy, topic: str, number: int) -> None:
-        self.acknowledged = 0
-        self._topic = topic
-        self._number = number
-        self._sent = 0
-        self._producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": proxy.address(),
-                "client.id": "c",
-                "request.timeout.ms": _STORM_PATIENCE_MS,
-                "socket.timeout.ms": 2 * _STORM_PATIENCE_MS,
-                "message.timeout.ms": 4 * _STORM_PATIENCE_MS,
-                "log_level": 0,
-            }
-        )
-
-    def send(self) -> None:
-        key = b"%d %d" % (self._number, self._sent)
-        self._producer.produce(self._topic, bytes(_STORM_RECORD_BYTES), key, on_delivery=self._delivered)
-        self._producer.poll(0)
-        self._sent += 1
-
-    def leave(self) -> None:
-        """Close the connections, and forget what is not acknowledged."""
-        self._producer.purge()
-        self._producer.close()
-
-    def _delivered(self, error: object, message: object) -> None:
-        self.acknowledged += error is None
-
-
-def _stormed(kafka: Kafka, shape: str, every_s: float) -> Storm:
-    topic = create_topic(kafka)
-    rule = {"client-id": "c", "producer_byte_rate": _LIMIT, "shaping": shape}
-    with Proxy({"quotas": [rule]}, kafka) as proxy:
-        producers = [_Stormer(proxy, topic, number) for number in range(_STORMERS)]
-        until_s = time.monotonic() + _STORM_S
-        while time.monotonic() < until_s:
-            for producer in producers:
-                producer.send()
-            time.sleep(every_s)
-        for producer in producers:
-            producer.leave()
-        time.sleep(_UNTIL_DROPPED_S)
-        dropped_at = end_offset(kafka, topic)
-        time.sleep(_SILENT_S)
-        records = _records(kafka, topic)
-        abandoned = proxy.metrics().total(_ABANDONED)
-    return Storm(
-        written=Counter(key for key, _ in records),
-        acknowledged=sum(producer.acknowledged for producer in producers),
-        abandoned=abandoned,
-        late=len(records) - dropped_at,
-    )
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("every_s", _STORM_EVERY_S)
-@pytest.mark.parametrize("shape", _DEBTS)
-def test_storm_of_retries_ends_with_its_clients(kafka_4: Kafka, shape: str, every_s: float) -> None:
-    storm = _stormed(kafka_4, shape, every_s)
-
-    print(f"{shape}, a record every {every_s} s: {storm}")  # noqa: T201
-    assert storm.late <= _MOST_LATE
-    assert storm.duplicates < _MOST_DUPLICATES

@@ -22,11 +22,10 @@ from tests.end_to_end.support.frames import (
     RawClient,
     produce_body,
     raw_client,
-    read_produce,
     record_batch,
 )
 from tests.end_to_end.support.kafka import DIRECT, PROXIED, Kafka
-from tests.end_to_end.support.load import KIB, MIB, batch_of
+from tests.end_to_end.support.load import MIB
 from tests.end_to_end.support.proxy import Metrics, Proxy
 
 _BYTES = "kafka_quota_proxy_bytes_total"
@@ -170,40 +169,6 @@ def test_flexible_fetch_response_is_charged_one_byte_less_than_its_frame(kafka: 
     assert size_bytes == client.received_bytes - (_SIZE_FIELD + 1) * requests
     assert size_bytes == out_of - (_SIZE_FIELD + 1) * requests
     assert size_bytes > sum(_SIZES)
-
-
-@pytest.mark.proof
-def test_throttle_seconds_equal_the_throttle_times_of_responses(kafka: Kafka) -> None:
-    topic = create_topic(kafka)
-    body = produce_body(topic, batch_of(16 * KIB), acks=1)
-    rules = [{"client-id": "counts", "producer_byte_rate": 100 * KIB}]
-    with Proxy({"quotas": rules, "shaping": "paced"}, kafka) as proxy:
-        with raw_client(proxy.port(), client_id="counts") as client:
-            told_ms = [
-                read_produce(client.ask(PRODUCE, PRODUCE_VERSION, body).body).throttle_time_ms for _ in range(20)
-            ]
-        metrics = proxy.metrics()
-
-    labels = {"kind": "produce", "client_id": "counts"}
-    assert metrics.total("kafka_quota_proxy_throttled_requests_total", **labels) == sum(ms > 0 for ms in told_ms) > 0
-    assert metrics.total("kafka_quota_proxy_throttle_seconds_total", **labels) == pytest.approx(sum(told_ms) / 1_000)
-
-
-@pytest.mark.proof
-def test_client_without_quota_is_counted(kafka: Kafka) -> None:
-    topic = _filled(kafka)
-    with Proxy({}, kafka) as proxy:
-        with raw_client(proxy.port(), client_id="free") as producer:
-            for _ in range(10):
-                producer.produce(topic, batch_of(64 * KIB))
-        with raw_client(proxy.port(), client_id="free") as consumer:
-            for _ in range(10):
-                consumer.fetch(topic, offset=0, max_bytes=64 * KIB)
-        metrics = proxy.metrics()
-
-    assert metrics.total(_BYTES, kind="produce") == producer.sent_bytes - _SIZE_FIELD * 10
-    assert metrics.total(_BYTES, kind="fetch") == consumer.received_bytes - _SIZE_FIELD * 10
-    assert metrics.total("kafka_quota_proxy_throttled_requests_total") == 0
 
 
 def _filled(kafka: Kafka) -> str:

@@ -5,14 +5,11 @@ The brokers log the source address of each request. The proxy connects from an a
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
-import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
@@ -23,7 +20,6 @@ from tests.end_to_end.support.everything import COMMITTED, PARTITIONS, SENT, Eve
 from tests.end_to_end.support.kafka import QUICK_TO_RETURN, Kafka
 from tests.end_to_end.support.processes import free_ports, wait_until
 from tests.end_to_end.support.proxy import Proxy
-from tests.end_to_end.support.tools import reassign
 
 JAVA: Final = Path(__file__).parent / "java"
 CLIENTS: Final = "CLIENTS"
@@ -138,105 +134,3 @@ def test_clients_push_their_telemetry_through_the_proxy(cluster: Kafka, proxy: P
     # A client that connects before its broker knows the subscription asks again only after five minutes.
     wait_until(is_pushed, timeout_s=60, what="a broker takes what a client pushes")
     assert set(_sources(cluster) - before) == {PROXY_HOST}
-
-
-class Traffic:
-    """A producer and a consumer group, which work until they are stopped."""
-
-    def __init__(self, address: str, topic: str) -> None:
-        self.acknowledged: set[bytes] = set()
-        self.seen: set[bytes] = set()
-        self.failures: list[str] = []
-        self._settings: dict[str, str | int | bool] = {"bootstrap.servers": address, **QUIET}
-        self._topic = topic
-        self._is_over = threading.Event()
-        self._producing = threading.Thread(target=self._produce)
-        self._consuming = threading.Thread(target=self._consume)
-
-    def __enter__(self) -> Self:
-        self._producing.start()
-        self._consuming.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._producing.join()
-        self._consuming.join()
-
-    def makes_progress(self) -> None:
-        """Wait until new records are acknowledged and read."""
-        sent, read = len(self.acknowledged), len(self.seen)
-        wait_until(
-            lambda: len(self.acknowledged) > sent + 50 and len(self.seen) > read + 50,
-            timeout_s=60,
-            what="a producer and a consumer go on",
-        )
-
-    def _produce(self) -> None:
-        producer = confluent_kafka.Producer({**self._settings, "enable.idempotence": True})
-
-        def delivered(error: object, message: confluent_kafka.Message) -> None:
-            if error is None:
-                self.acknowledged.add(message.value() or b"")
-            else:
-                self.failures.append(str(error))
-
-        number = 0
-        while not self._is_over.is_set():
-            producer.produce(self._topic, b"%d" % number, on_delivery=delivered)
-            producer.poll(0.01)
-            number += 1
-        if producer.flush(60):
-            self.failures.append("not everything was delivered")
-
-    def _consume(self) -> None:
-        own = {"group.id": self._topic, "auto.offset.reset": "earliest"}
-        consumer = confluent_kafka.Consumer({**self._settings, **own})
-        consumer.subscribe([self._topic])
-        while self._producing.is_alive():
-            self._read(consumer)
-        patience = time.monotonic() + 60
-        while not self.acknowledged <= self.seen and time.monotonic() < patience:
-            self._read(consumer)
-        consumer.close()
-
-    def _read(self, consumer: confluent_kafka.Consumer) -> None:
-        messages = consumer.consume(1_000, timeout=0.2)
-        self.seen.update(message.value() or b"" for message in messages if not message.error())
-
-
-@pytest.mark.long
-def test_clients_continue_while_brokers_die_join_and_lead() -> None:
-    with (
-        Kafka(KAFKA_4, nodes=3, proxied=(), unproxied=(CLIENTS,), config=QUICK_TO_RETURN, logs_requests=True) as kafka,
-        _proxy(kafka) as proxy,
-    ):
-        address = proxy.address("clients")
-        topic = create_topic(kafka)
-        with Traffic(address, topic) as traffic:
-            traffic.makes_progress()
-            leader = _leader(address, topic)
-            kafka.brokers[leader - 1].kill()
-            traffic.makes_progress()
-            assert _leader(address, topic) != leader
-
-            newcomer = kafka.add_broker()
-            other = next(one.node_id for one in kafka.brokers if one.node_id not in (leader, newcomer.node_id))
-            reassign(kafka, address, topic, [newcomer.node_id])
-            wait_until(lambda: _leader(address, topic) == newcomer.node_id, timeout_s=30, what="the newcomer leads")
-            traffic.makes_progress()
-
-            kafka.brokers[leader - 1].restart()
-            reassign(kafka, address, topic, [leader, other])
-            wait_until(lambda: _leader(address, topic) == leader, timeout_s=30, what="the killed one leads again")
-            traffic.makes_progress()
-
-        assert traffic.failures == []
-        assert traffic.acknowledged <= traffic.seen
-        assert set(_sources(kafka)) == {PROXY_HOST}
-        assert {"PRODUCE", "FETCH"} <= {request.api for request in newcomer.requests(CLIENTS)}
-
-
-def _leader(address: str, topic: str) -> int:
-    described = AdminClient({"bootstrap.servers": address, **QUIET}).list_topics(topic, timeout=30)
-    return int(described.topics[topic].partitions[0].leader)

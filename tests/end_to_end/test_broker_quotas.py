@@ -24,8 +24,7 @@ from tests.end_to_end.support.load import (
     produce_flood,
     throttled_s,
 )
-from tests.end_to_end.support.old_kafka import OldKafka
-from tests.end_to_end.support.processes import free_ports, wait_until
+from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Proxy
 
 _BROKER: Final = "kafka_quota_proxy_broker_quotas"
@@ -161,26 +160,3 @@ def _check_that_it_is_not_the_sum(kafka: Kafka, proxy: Proxy, topic: str, *, sec
 def test_client_through_the_proxy_is_as_fast_as_a_direct_one(kafka: Kafka, obeys: bool) -> None:
     with _proxy(kafka) as proxy:
         _check_that_it_is_not_the_sum(kafka, proxy, create_topic(kafka), seconds=8.5, obeys=obeys)
-
-
-@pytest.mark.long
-def test_client_of_kafka_2_8_with_rewritten_addresses_is_as_fast_as_a_direct_one() -> None:
-    with OldKafka() as kafka:
-        first = free_ports(4)
-        listener = {
-            "name": "all",
-            "bind": f"127.0.0.1:{first}",
-            "bootstrap_servers": kafka.bootstrap_servers,
-            "broker_ports": f"{first + 1}-{first + 3}",
-        }
-        settings = {"listeners": [listener], "quotas_from": {"broker": {"every": "1s"}}}
-        with Proxy(settings) as proxy:
-            topic = create_topic(kafka)
-            _check_that_it_follows(kafka, proxy, topic, listener="all", port=first + 1 + kafka.broker.node_id)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("obeys", [True, False])
-def test_quotas_of_proxy_and_broker_do_not_add_up_over_two_minutes(kafka_4: Kafka, obeys: bool) -> None:
-    with Proxy({"quotas_from": "broker"}, kafka_4) as proxy:
-        _check_that_it_is_not_the_sum(kafka_4, proxy, create_topic(kafka_4), seconds=124, obeys=obeys)

@@ -1,24 +1,20 @@
-"""Real clients live through errors, delays, empty fetches, closed connections and moved leaders that a test asks for.
+"""librdkafka lives through errors, delays, empty fetches, closed connections and moved leaders that a test asks for.
 
-The drivers check that each record is acknowledged once, and read once, in order and byte for byte.
+The driver checks that each record is acknowledged once, and read once, in order and byte for byte.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from typing import Final
 
-import confluent_kafka
 import pytest
 from _pytest.mark import ParameterSet
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from kafka_quota_proxy.testing import ThrottlingProxy
 from kafka_quota_proxy.testing.control import Control
 from tests.end_to_end.support.artifacts import KAFKA_4
-from tests.end_to_end.support.clients import Aiokafka, Client, Java, Librdkafka, create_topic, end_offset, numbers
+from tests.end_to_end.support.clients import Librdkafka, create_topic, end_offset, numbers
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.proxy import Proxy
 
@@ -39,42 +35,22 @@ _FETCH: Final[dict[str, dict[str, object]]] = {
     "slow broker": {"delay_ms": 200},
     "closed after its throttle": {"throttle_time_ms": 100, "close": True},
 }
-_CLIENTS: Final = ("Java", "librdkafka", "aiokafka")
-_SHORT: Final = (("librdkafka", "error"), ("librdkafka", "trimmed"))
-
-
-def client(name: str, kafka: Kafka) -> Client:
-    clients: dict[str, Client] = {
-        "Java": Java(kafka=kafka),
-        "librdkafka": Librdkafka(settings=_QUICK),
-        "aiokafka": Aiokafka(),
-    }
-    return clients[name]
+_SHORT: Final = ("error", "trimmed")
 
 
 def cases(effects: dict[str, dict[str, object]]) -> list[ParameterSet]:
-    return [
-        pytest.param(
-            name,
-            effects[effect],
-            marks=() if (name, effect) in _SHORT else pytest.mark.long,
-            id=f"{name}-{effect}",
-        )
-        for name in _CLIENTS
-        for effect in effects
-        if name != "Java" or "close" in effects[effect]  # each start of Java takes seconds
-    ]
+    return [pytest.param(effects[one], marks=() if one in _SHORT else pytest.mark.long, id=one) for one in effects]
 
 
-@pytest.mark.parametrize(("name", "effects"), cases(_PRODUCE))
+@pytest.mark.parametrize("effects", cases(_PRODUCE))
 def test_producer_loses_and_doubles_nothing(
-    kafka_4: Kafka, testing_proxy: Proxy, control: Control, name: str, effects: dict[str, object]
+    kafka_4: Kafka, testing_proxy: Proxy, control: Control, effects: dict[str, object]
 ) -> None:
     topic = create_topic(kafka_4)
     times = 3 if "error" in effects else 1  # each retry meets the error again
     control.order({"api": "Produce", "client_id": "app", "count": times} | effects)
 
-    client(name, kafka_4).produce(testing_proxy.address(), topic, client_id="app", count=_COUNT)
+    Librdkafka(settings=_QUICK).produce(testing_proxy.address(), topic, client_id="app", count=_COUNT)
 
     assert numbers(kafka_4, topic) == set(range(_COUNT))
     assert end_offset(kafka_4, topic) == _COUNT
@@ -82,47 +58,19 @@ def test_producer_loses_and_doubles_nothing(
     assert [{key: getattr(one, key) for key in effects} for one in found] == [effects] * times
 
 
-@pytest.mark.parametrize(("name", "effects"), cases(_FETCH))
+@pytest.mark.parametrize("effects", cases(_FETCH))
 def test_consumer_reads_each_record_once(
-    kafka_4: Kafka, testing_proxy: Proxy, control: Control, name: str, effects: dict[str, object]
+    kafka_4: Kafka, testing_proxy: Proxy, control: Control, effects: dict[str, object]
 ) -> None:
     topic = create_topic(kafka_4)
     Librdkafka(settings={}).produce(kafka_4.bootstrap_servers, topic, client_id="filler", count=_COUNT)
     control.order({"api": "Fetch", "client_id": "app", "topic": topic, "count": 3} | effects)
 
-    client(name, kafka_4).consume(testing_proxy.address(), topic, client_id="app", count=_COUNT)
+    Librdkafka(settings=_QUICK).consume(testing_proxy.address(), topic, client_id="app", count=_COUNT)
 
     found = control.observed("app")
     assert [{key: getattr(one, key) for key in effects} for one in found][:3] == [effects] * len(found)
     assert len(found) == 3 if "empty" in effects or "error" in effects else 1 <= len(found) <= 3
-
-
-def test_idempotent_producer_lives_through_a_request_time_out(
-    kafka_4: Kafka, testing_proxy: Proxy, control: Control
-) -> None:
-    topic = create_topic(kafka_4)
-    control.order({"api": "Produce", "client_id": "app", "delay_ms": 60_000, "count": 1})
-    began_s = time.monotonic()
-    client("librdkafka", kafka_4).produce(testing_proxy.address(), topic, client_id="app", count=_COUNT)
-
-    assert 0.9 <= time.monotonic() - began_s < 20
-    assert end_offset(kafka_4, topic) == _COUNT
-    assert [one.delay_ms for one in control.observed("app")] == [60_000]
-
-
-def test_refused_topic_is_created_by_the_next_request(kafka_4: Kafka, testing_proxy: Proxy, control: Control) -> None:
-    control.order({"api": "CreateTopics", "error": "THROTTLING_QUOTA_EXCEEDED", "throttle_time_ms": 300, "count": 1})
-    admin = AdminClient({"bootstrap.servers": testing_proxy.address(), "log_level": 0})
-    name = f"refused-{time.monotonic_ns()}"
-
-    with pytest.raises(confluent_kafka.KafkaException) as refused:
-        admin.create_topics([NewTopic(name, 1)])[name].result(timeout=20)
-    began_s = time.monotonic()
-    admin.create_topics([NewTopic(name, 1)])[name].result(timeout=20)
-
-    assert refused.value.args[0].name() == "THROTTLING_QUOTA_EXCEEDED"
-    assert time.monotonic() - began_s >= 0.25  # the connection is muted
-    assert name in admin.list_topics(timeout=20).topics
 
 
 @pytest.mark.long

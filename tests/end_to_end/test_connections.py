@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Iterator
 
@@ -20,8 +19,6 @@ from tests.end_to_end.support.frames import (
     fetch_body,
     produce_body,
     raw_client,
-    read_fetch,
-    read_produce,
     record_batch,
 )
 from tests.end_to_end.support.kafka import Kafka
@@ -84,21 +81,6 @@ def test_produce_without_acks_is_throttled(kafka_4: Kafka, proxy: Proxy) -> None
     assert proxy.metrics().total("kafka_quota_proxy_bytes_total", kind="produce", client_id="slow") > 256 * KIB
 
 
-def test_half_closed_client_gets_its_pending_responses(kafka_4: Kafka, proxy: Proxy) -> None:
-    topic = create_topic(kafka_4)
-    with raw_client(proxy.port(), timeout_s=5) as client:
-        client.send(PRODUCE, PRODUCE_VERSION, produce_body(topic, batch_of(256 * KIB), acks=1))
-        client.send(FETCH, FETCH_VERSION, fetch_body(topic, offset=0, max_bytes=MIB))
-        client.socket.shutdown(socket.SHUT_WR)
-
-        produced = read_produce(client.receive().body)
-        fetched = read_fetch(client.receive().body)
-
-        assert client.is_closed_by_peer()
-    assert produced.error_code == 0
-    assert len(fetched.records) > 256 * KIB
-
-
 def test_muted_client_that_vanishes_is_closed_within_seconds(kafka_4: Kafka, proxy: Proxy) -> None:
     topic = create_topic(kafka_4)
     client = RawClient(proxy.port(), client_id="slow")
@@ -112,24 +94,6 @@ def test_muted_client_that_vanishes_is_closed_within_seconds(kafka_4: Kafka, pro
         lambda: (proxy.metrics().total(_MUTED), proxy.metrics().total(_CONNECTIONS)) == (0, 0),
         timeout_s=5,
         what="a muted connection whose client left is gone",
-    )
-
-
-def test_muted_client_with_pipelined_requests_that_vanishes_is_closed_within_seconds(
-    kafka_4: Kafka, proxy: Proxy
-) -> None:
-    topic = create_topic(kafka_4)
-    client = RawClient(proxy.port(), client_id="slow")
-    for _ in range(4):
-        client.send(PRODUCE, PRODUCE_VERSION, produce_body(topic, batch_of(64 * KIB), acks=1))
-    client.receive()
-
-    client.close()
-
-    wait_until(
-        lambda: (proxy.metrics().total(_MUTED), proxy.metrics().total(_CONNECTIONS)) == (0, 0),
-        timeout_s=5,
-        what="a muted connection with unread requests, whose client left, is gone",
     )
 
 

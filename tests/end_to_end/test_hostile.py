@@ -12,7 +12,6 @@ import pytest
 
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import (
-    FETCH,
     PRODUCE,
     PRODUCE_VERSION,
     RawClient,
@@ -20,7 +19,6 @@ from tests.end_to_end.support.frames import (
     raw_client,
     record_batch,
     request,
-    string,
 )
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import KIB
@@ -80,25 +78,6 @@ def test_broken_frame_closes_its_connection_and_is_counted(name: str, proxy: Pro
 
 
 @pytest.mark.usefixtures("bystander")
-def test_errors_in_unread_fields_are_left_to_the_broker(proxy: Proxy) -> None:
-    """A Fetch request is truncated. Without a fetch quota, the proxy does not read its body."""
-    with raw_client(proxy.port(), timeout_s=10) as client:
-        client.send_bytes(request(FETCH, 11, 1, "hostile", bytes(6)))
-        assert client.is_closed_by_peer()
-
-
-@pytest.mark.usefixtures("bystander")
-def test_tls_hello_on_a_plaintext_port_is_named_in_the_log(proxy: Proxy) -> None:
-    with raw_client(proxy.port(), timeout_s=5) as client:
-        client.send_bytes(_TLS_HELLO)
-        assert client.is_closed_by_peer()
-
-    wait_until(lambda: "tls" in " ".join(proxy.metrics().label_values(_ERRORS, "reason")).lower(), timeout_s=3,
-               what="a reason names TLS")  # fmt: skip
-    assert "TLS" in proxy.log
-
-
-@pytest.mark.usefixtures("bystander")
 def test_client_that_leaves_inside_a_frame_is_closed(proxy: Proxy) -> None:
     connections = proxy.metrics().total(_CONNECTIONS)
     whole = request(PRODUCE, PRODUCE_VERSION, 1, "hostile", produce_body("t", bytes(20_000), acks=1))
@@ -121,21 +100,6 @@ def test_unknown_api_is_forwarded_and_counted(proxy: Proxy) -> None:
 
 
 @pytest.mark.usefixtures("bystander")
-def test_unknown_version_is_forwarded_to_the_broker(proxy: Proxy) -> None:
-    with raw_client(proxy.port(), timeout_s=10) as client:
-        client.send_bytes(request(PRODUCE, 99, 1, "hostile", bytes(30)))
-        assert client.is_closed_by_peer()
-
-    with raw_client(proxy.port(), timeout_s=10) as client:
-        client.send_bytes(request(18, 99, 7, "hostile", b"\0"))  # without the header's tagged fields
-        answer = client.receive()
-
-    # An unknown version of ApiVersions is answered in version 0 with UNSUPPORTED_VERSION.
-    assert answer.correlation_id == 7
-    assert struct.unpack_from(">h", answer.body)[0] == 35
-
-
-@pytest.mark.usefixtures("bystander")
 def test_client_that_sends_single_bytes_is_answered(kafka_4: Kafka, proxy: Proxy) -> None:
     topic = create_topic(kafka_4)
     frame = request(PRODUCE, PRODUCE_VERSION, 5, "drip", produce_body(topic, record_batch([b"drop by drop"]), acks=1))
@@ -146,36 +110,6 @@ def test_client_that_sends_single_bytes_is_answered(kafka_4: Kafka, proxy: Proxy
         answer = client.receive()
 
     assert answer.correlation_id == 5
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("bystander")
-def test_client_that_sends_a_byte_a_second_is_answered(proxy: Proxy) -> None:
-    frame = struct.pack(">ihhi", 11, 18, 0, 9) + string("d")
-    with raw_client(proxy.port(), timeout_s=10) as client:
-        for at in range(len(frame)):
-            client.send_bytes(frame[at : at + 1])
-            time.sleep(1)
-        answer = client.receive()
-
-    assert answer.correlation_id == 9
-
-
-@pytest.mark.usefixtures("bystander")
-def test_random_bytes_never_stop_the_proxy(proxy: Proxy) -> None:
-    """A hundred frames have a valid size and a random body, the same in each run."""
-    state = 1
-    for number in range(100):
-        noise = bytearray()
-        while len(noise) < 64 + 7 * number:
-            state = (state * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 2**64
-            noise += state.to_bytes(8, "big")
-        client = RawClient(proxy.port(), timeout_s=5)
-        client.send_bytes(request(number % 3, number % 19, number, "noise", bytes(noise)))
-        client.close()
-
-    assert proxy.process.is_running
-    assert "Traceback" not in proxy.log
 
 
 @pytest.mark.usefixtures("bystander")

@@ -6,11 +6,8 @@ has metrics of all clients, and a low quota for one of them.
 
 from __future__ import annotations
 
-import csv
-import subprocess
 import sys
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +29,6 @@ from tests.end_to_end.support.load import batch_of
 from tests.end_to_end.support.logins import add_scram_users, log_in_scram
 from tests.end_to_end.support.processes import free_port
 from tests.end_to_end.support.prometheus import Prometheus
-from tests.pipeline.support import JAVA_OPTIONS, SHORT_LIVED
 
 pytestmark = pytest.mark.long
 
@@ -54,8 +50,6 @@ LIMIT: Final = 50_000
 # Kafka counts the last bytes of a load for 10 to 12 s, and divides them by 10 to 11 s.
 STEADY: Final = 0.15
 IN_BURSTS: Final = 0.2
-ROOT: Final = Path(__file__).parents[2]
-SMALL: Final = (f"{JAVA_OPTIONS}={SHORT_LIVED}", "spark.sql.shuffle.partitions=2", "spark.sql.codegen.wholeStage=false")
 
 
 class Client(NamedTuple):
@@ -82,7 +76,6 @@ class Measured(NamedTuple):
     charged: Counter[Client]
     prometheus: str
     from_s: int
-    before_quotas: str  # what the exporter said while there was no quota
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +97,6 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
             client.produce(full, batch_of(RATE // 10))
         charged: Counter[Client] = Counter()
         topics = {"produce": written, "fetch": full}
-        ask(kafka, CLIENTS[0], written, seconds=0)
-        with urllib.request.urlopen(f"http://{target}/metrics", timeout=10) as answer:
-            before_quotas = answer.read().decode()
         from_s = int(time.time()) // STEP_S * STEP_S
         with BrokerQuotas(kafka) as quotas:
             everyone = {"producer_byte_rate": 1e15, "consumer_byte_rate": 1e15}
@@ -121,7 +111,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
             for one, sent in running.items():
                 charged[one] += sent.result()
             time.sleep(DRAIN_S)
-        yield Measured(charged, prometheus.url, from_s, before_quotas)
+        yield Measured(charged, prometheus.url, from_s)
 
 
 def ask(kafka: Kafka, client: Client, topic: str, *, seconds: float) -> int:
@@ -183,34 +173,3 @@ def test_prometheus_has_what_clients_sent(measured: Measured, imported: Path) ->
     assert {(one["resolution_ms"], one["broker"]) for one in records} == {(11_000, 1)}
     throttled = {one["client_id"] for one in records if one["throttle_time_ms"]}
     assert throttled == {GREEDY.client_id}
-
-
-def test_without_any_quota_kafka_has_no_metrics_of_clients(measured: Measured) -> None:
-    assert "kafka_server_BrokerTopicMetrics" in measured.before_quotas
-    assert "kafka_server_Produce_byte_rate" not in measured.before_quotas
-
-
-def test_capacity_and_whatif_run_on_it_and_say_what_it_lacks(imported: Path, tmp_path: Path) -> None:
-    (quotas := tmp_path / "quotas.yaml").write_text(
-        yaml.safe_dump({"quotas": [{"user": "carol", "consumer_byte_rate": RATE // 2}]})
-    )
-    confs = [word for setting in SMALL for word in ("--conf", setting)]
-    lines = [
-        [command, "--usage", str(imported), "--out", str(tmp_path / command), *more, *confs]
-        for command, more in {"capacity": [], "whatif": ["--quotas", str(quotas)]}.items()
-    ]
-    program = f"from kafka_quota_proxy.pipeline.__main__ import main; assert [*map(main, {lines})] == [0, 0]"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=250, check=False
-    )
-
-    lacks = "records are imported, and their rates are means over 11 s"
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count(lacks) == len(lines)
-    assert lacks in (tmp_path / "capacity" / "report.html").read_text(encoding="utf-8")
-    assert "user: carol" in (tmp_path / "capacity" / "quotas.yaml").read_text(encoding="utf-8").replace('"', "")
-    (rows,) = (tmp_path / "whatif" / "entities").glob("*.csv")
-    with rows.open(encoding="utf-8", newline="") as file:
-        (row,) = csv.DictReader(file)
-    # Half of the rate takes twice as long, so the client is silent about half of the time, and while it catches up.
-    assert 0.4 < float(row["throttled_share"]) < 0.9

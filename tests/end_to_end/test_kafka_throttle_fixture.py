@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -15,16 +14,7 @@ from kafka_quota_proxy.testing import ThrottlingProxy
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import create_topic, end_offset
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.members import (
-    SESSION_TIMEOUT_MS,
-    aiokafka_member,
-    generations,
-    java_member,
-    librdkafka_member,
-)
 from tests.support.pages import block
-
-pytest_plugins = ["pytester"]
 
 _PARTITIONS: Final = 4
 _TESTS: Final = f"""
@@ -45,7 +35,6 @@ def test_producer_is_throttled(kafka_throttle):
     assert {{one for one in events if one[1]}} == {{(1, 0.1), (2, 0.1)}}
     assert [one.throttle_time_ms for one in kafka_throttle.observed("app")] == [100] * {_PARTITIONS}
 """
-_GROUPS: Final = ("java", "librdkafka", "aiokafka")
 _START_S: Final = 2.0
 # Other programs may have the processors for a while.
 _TRIES: Final = 8
@@ -78,31 +67,6 @@ def test_tests_of_the_page_pass_in_front_of_a_cluster(cluster: Kafka, pytester: 
     result = pytester.runpytest_subprocess(f"--kafka-bootstrap-servers={cluster.bootstrap_servers}")
 
     result.assert_outcomes(passed=7)
-
-
-@pytest.mark.long
-def test_members_of_groups_stay_while_their_fetches_wait(cluster: Kafka) -> None:
-    silence_ms, seconds = SESSION_TIMEOUT_MS + 1_000, 12
-    topic = create_topic(cluster)
-    groups = {client_id: f"{client_id}-{topic}" for client_id in _GROUPS}
-
-    with ThrottlingProxy(cluster.bootstrap_servers) as proxy, ThreadPoolExecutor(len(_GROUPS)) as pool:
-        address = proxy.bootstrap_servers
-        for client_id in _GROUPS:
-            proxy.next(1, api="Fetch", throttle_time_ms=silence_ms, client_id=client_id)
-        running = {
-            "java": pool.submit(java_member, cluster, address, topic, groups["java"], seconds),
-            "librdkafka": pool.submit(librdkafka_member, address, topic, groups["librdkafka"], seconds),
-            "aiokafka": pool.submit(aiokafka_member, address, topic, groups["aiokafka"], seconds),
-        }
-        reports = {client_id: report.result() for client_id, report in running.items()}
-        told_ms = {client_id: [one.throttle_time_ms for one in proxy.observed(client_id)] for client_id in _GROUPS}
-
-    assert told_ms == {client_id: [silence_ms] for client_id in _GROUPS}
-    for client_id, report in reports.items():
-        assert (client_id, report["assignments"], report["revocations"]) == (client_id, 1, 0)
-    # Generation 1 begins when the member joins, and generation 2 when it leaves.
-    assert generations(cluster, groups.values()) == dict.fromkeys(groups.values(), 2)
 
 
 @pytest.mark.proof

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.end_to_end.support import tools
 from tests.end_to_end.support.clients import create_topic
-from tests.end_to_end.support.kafka import DIRECT, PROXIED, Kafka
+from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import KIB, MIB, per_second, produce_flood, steady_rate
 from tests.end_to_end.support.proxy import Proxy
 
@@ -36,31 +35,3 @@ def _flood(kafka: Kafka, *, seconds: float) -> None:
 
 def test_flood_that_ignores_throttle_times_is_even_in_each_second(kafka_4: Kafka) -> None:
     _flood(kafka_4, seconds=12)
-
-
-@pytest.mark.long
-def test_flood_that_ignores_throttle_times_is_even_for_a_minute(kafka_4: Kafka) -> None:
-    _flood(kafka_4, seconds=61)
-
-
-@pytest.mark.long
-def test_paced_records_wait_a_tenth_as_long_as_under_kafkas_quota(kafka_4: Kafka) -> None:
-    rules = [{"client-id": "ours", "producer_byte_rate": _QUOTA}]
-    tools.set_broker_quota(kafka_4, "theirs", {"producer_byte_rate": _QUOTA})
-    with Proxy({"quotas": rules, "shaping": "paced"}, kafka_4):
-        p99_ms = {
-            client_id: tools.producer_performance(
-                kafka_4,
-                bootstrap_servers=address,
-                topic=create_topic(kafka_4),
-                records=40 * _QUOTA // 1_000,
-                record_size_bytes=1_000,
-                properties={"client.id": client_id, "buffer.memory": 4 * MIB},
-            ).p99_ms
-            for client_id, address in (
-                ("ours", kafka_4.listener(PROXIED).advertised_address),
-                ("theirs", kafka_4.listener(DIRECT).address),
-            )
-        }
-
-    assert p99_ms["ours"] * 10 <= p99_ms["theirs"]

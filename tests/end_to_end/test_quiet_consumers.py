@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -14,22 +13,18 @@ import pytest
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.crowds import CONSUMERS, Crowd, flood, topic_to_read
-from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import MIB
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.quiet_readers import KINDS, MAX_WAIT_S, RawReader, Reader, round_s, running
 
 _QUOTA: Final = 2 * MIB
 _SHAPES: Final = ("sampled", "paced")
-_FIRST_RECORDS: Final = Path(__file__).parent / "java" / "FirstRecords.java"
-_MEMBERS: Final = 4
 # By then all have connected and polled more than once.
 _QUIET_AFTER_S: Final = 2.5
 _AT_ONCE_S: Final = 0.5
 # The libraries connect again after pauses of their own.
 _AFTER_RESTART_S: Final = 3.0
-# In this time a Java group starts, and reads its first records.
-_ROUND_S: Final = 12
 _MANY: Final = 1_000
 _IDLE_S: Final = 15
 
@@ -96,45 +91,6 @@ def test_waiting_consumers_have_each_record_at_once(kafka_4: Kafka) -> None:
 
 def _empty_s(readers: Sequence[Reader]) -> list[float]:
     return [took_s for one in readers if isinstance(one, RawReader) for took_s in one.empty_s]
-
-
-def _reload(proxy: Proxy) -> None:
-    assert proxy.reload(_settings({shape: shape for shape in _SHAPES}, other=2 * MIB))
-
-
-def _restart(proxy: Proxy) -> None:
-    proxy.stop()
-    proxy.start()
-
-
-def test_java_group_has_its_records_as_soon_as_without_proxy(kafka_4: Kafka, tmp_path: Path) -> None:
-    steps = (_reload, _restart)
-    addresses = {"direct": kafka_4.listener(DIRECT).address}
-    with Proxy(_settings({shape: shape for shape in _SHAPES}, other=MIB), kafka_4) as proxy:
-        addresses |= dict.fromkeys(_SHAPES, proxy.address())
-        groups = [
-            f"{client_id},{address},{create_topic(kafka_4, partitions=_MEMBERS)}"
-            for client_id, address in addresses.items()
-        ]
-        broker, rounds = kafka_4.listener(DIRECT).address, str(1 + len(steps))
-        with ThreadPoolExecutor(1) as pool:
-            running_java = pool.submit(
-                kafka_4.run_java, str(_FIRST_RECORDS), broker, str(_MEMBERS), tmp_path, rounds, *groups
-            )
-            for number, step in enumerate(steps, 1):
-                time.sleep(_ROUND_S)
-                step(proxy)
-                time.sleep(_QUIET_AFTER_S)
-                (tmp_path / str(number)).touch()
-            out = running_java.result()
-        throttled = _throttled(proxy)
-
-    took_ms = [(client_id, int(ms)) for client_id, ms in (line.split() for line in out.splitlines())]
-    print(took_ms)  # noqa: T201
-    assert len(took_ms) == len(addresses) * (1 + len(steps))
-    direct_ms = max(ms for client_id, ms in took_ms if client_id == "direct")
-    assert max(ms for _, ms in took_ms) <= direct_ms + 1_000
-    assert throttled == _NONE
 
 
 @pytest.mark.parametrize("shape", ["sampled", pytest.param("paced", marks=pytest.mark.long)])

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from kafka_quota_proxy.config.addresses import parse_addresses
-from kafka_quota_proxy.config.model import AdminClient as Client
-from kafka_quota_proxy.config.model import QuotasFrom
 from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, encode
-from kafka_quota_proxy.proxy.rules.model import Change
-from kafka_quota_proxy.proxy.rules.topic.topic_reader import TopicReader
-from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
-from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicState
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import is_throttled
 from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Proxy
-from tests.support.stub_broker import eventually
 
 _TOPIC = "kafka_quota_proxy_quotas_topic"
 _HIGH = 10**9
@@ -151,27 +142,3 @@ def test_unreachable_topic_keeps_rules_and_is_read_again_later(mortal_kafka: Kaf
         assert proxy.stop() == 0
         assert "Traceback" not in process.output()
         assert "never retrieved" not in process.output()
-
-
-def _followed(kafka: Kafka, store: Store) -> TopicSource:
-    """Return a source that follows the topic without a proxy."""
-    servers = parse_addresses(kafka.bootstrap_servers)
-    settings = QuotasFrom(topic=store.topic, client=Client(bootstrap_servers=servers))
-    state = TopicState(name="kafka://topic", is_followed=True)
-    return TopicSource("topic", state, reader=lambda tell: TopicReader(settings, "test", tell))
-
-
-async def test_reader_refuses_a_topic_with_several_partitions(
-    mortal_kafka: Kafka, caplog: pytest.LogCaptureFixture
-) -> None:
-    topic = _followed(mortal_kafka, Store(mortal_kafka, partitions=2))
-
-    await topic.start(_ignore)
-    await eventually(lambda: topic.failures)
-    await topic.stop()
-
-    assert "the topic must have exactly one partition, but has 2: create it again with one" in caplog.text
-
-
-async def _ignore(_: Sequence[Change]) -> None:
-    """Apply nothing."""

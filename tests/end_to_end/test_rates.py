@@ -6,10 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.end_to_end.support import tools
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client
-from tests.end_to_end.support.kafka import DIRECT, PROXIED, Kafka
+from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.load import (
     KIB,
     MIB,
@@ -22,7 +21,6 @@ from tests.end_to_end.support.load import (
     steady_rate,
 )
 from tests.end_to_end.support.proxy import Proxy
-from tests.end_to_end.support.timeline import Timeline
 
 _SECONDS = 21
 # With three windows, a short run has several cycles of burst and silence. With Kafka's default of eleven, which the
@@ -89,70 +87,3 @@ def test_paced_flow_keeps_the_quota(flows: Flows, kind: str, rate: str) -> None:
     measured = steady_rate(flows[f"{kind}-paced-{rate}"], after_s=1)
 
     assert 0.99 <= measured / quota <= 1.01
-
-
-@pytest.mark.long
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("shape", ["sampled", "paced"])
-@pytest.mark.parametrize("quota", [20_000_000, 10_000_000])
-def test_a_java_producer_gets_its_quota_for_whole_minutes(kafka_4: Kafka, shape: str, quota: int) -> None:
-    """The published experiment with Kafka itself gave 0.992 and 0.990 of the quota."""
-    client_id = "java-producer"
-    rules = [{"client-id": client_id, "producer_byte_rate": quota}]
-
-    with (
-        Proxy({"quotas": rules, "shaping": shape}, kafka_4) as proxy,
-        Timeline(proxy, kind="produce", client_id=client_id) as timeline,
-    ):
-        _run_producer(kafka_4, client_id=client_id, size_bytes=125 * quota)
-
-    assert _LEAST <= _measured(timeline, shape, quota) / quota <= _MOST
-
-
-@pytest.mark.long
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("shape", ["sampled", "paced"])
-@pytest.mark.parametrize("quota", [20_000_000, 10_000_000])
-def test_a_java_consumer_gets_its_quota_for_whole_minutes(kafka_4: Kafka, shape: str, quota: int) -> None:
-    client_id = "java-consumer"
-    topic = _preloaded_topic(kafka_4, size_bytes=125 * quota, batch_bytes=MIB // 2)
-    rules = [{"client-id": client_id, "consumer_byte_rate": quota}]
-
-    with (
-        Proxy({"quotas": rules, "shaping": shape}, kafka_4) as proxy,
-        Timeline(proxy, kind="fetch", client_id=client_id) as timeline,
-    ):
-        _run_consumer(kafka_4, topic, client_id=client_id, size_bytes=125 * quota)
-
-    assert _LEAST <= _measured(timeline, shape, quota) / quota <= _MOST
-
-
-def _measured(timeline: Timeline, shape: str, quota: int) -> float:
-    if shape == "paced":
-        return timeline.steady_rate()
-    return rate_over_whole_cycles(timeline.flow, quota=quota)
-
-
-def _run_producer(kafka: Kafka, *, client_id: str, size_bytes: int) -> None:
-    record_bytes = 10_000
-    produced = tools.producer_performance(
-        kafka,
-        bootstrap_servers=kafka.listener(PROXIED).advertised_address,
-        topic=create_topic(kafka),
-        records=size_bytes // record_bytes,
-        record_size_bytes=record_bytes,
-        properties={"client.id": client_id, "batch.size": 131_072, "linger.ms": 5},
-    )
-    assert produced.throttle_time_max_ms > 0
-
-
-def _run_consumer(kafka: Kafka, topic: str, *, client_id: str, size_bytes: int) -> None:
-    consumed = tools.consumer_performance(
-        kafka,
-        bootstrap_servers=kafka.listener(PROXIED).advertised_address,
-        topic=topic,
-        records=size_bytes // (16 * KIB),
-        fetch_size_bytes=1_100_000,  # two whole batches, because a cut batch is charged twice
-        properties={"client.id": client_id},
-    )
-    assert consumed.size_bytes == pytest.approx(size_bytes, rel=0.01)

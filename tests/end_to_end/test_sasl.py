@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import struct
 import time
 from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
@@ -22,8 +21,7 @@ from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic, end_offset, run_java_program
 from tests.end_to_end.support.frames import raw_client, record_batch
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.kafka_configs import run_configs
-from tests.end_to_end.support.logins import add_scram_users, log_in_plain, secret_of, shake_hands
+from tests.end_to_end.support.logins import add_scram_users, shake_hands
 from tests.end_to_end.support.processes import free_port, wait_until
 from tests.end_to_end.support.proxy import Metrics, Proxy
 
@@ -34,7 +32,6 @@ USERS = ("alice", "bob")
 RECORDS = 200
 KIB = 1024
 ALICES_RATE = 512 * KIB
-SASL_AUTHENTICATION_FAILED = 58
 _LOGIN_MODULE = "org.apache.kafka.common.security"
 _TOKEN = re.compile(r"^(\S{22})\s+(\S+)\s", re.MULTILINE)
 
@@ -239,26 +236,6 @@ def test_user_is_read_from_tokens_after_a_v0_handshake(proxy: Proxy, topic: str,
     assert logins(after, mechanism=mechanism) == logins(before, mechanism=mechanism) + 1
 
 
-def test_user_quota_holds_over_all_connections_of_the_user(kafka: Kafka, proxy: Proxy, topic: str) -> None:
-    batch = record_batch([bytes(64 * KIB)])
-    count = 48  # 3 MiB over two connections
-    began = time.monotonic()
-    with raw_client(proxy.port(SASL), client_id="one") as one, raw_client(proxy.port(SASL), client_id="two") as two:
-        for client in (one, two):
-            assert log_in_plain(client, "alice") == 0
-        throttled = [client.produce(topic, batch).throttle_time_ms for _ in range(count // 2) for client in (one, two)]
-    took_s = time.monotonic() - began
-
-    # The burst is a second's worth. The client does not wait for the last throttle time.
-    least_s = (count * len(batch) - ALICES_RATE) / ALICES_RATE - max(throttled) / 1_000
-    assert least_s * 0.9 <= took_s <= least_s * 1.6 + 1
-    metrics = proxy.metrics()
-    assert charged(metrics, "alice") == pytest.approx(count * len(batch), rel=0.01)
-    assert metrics.total("kafka_quota_proxy_throttle_seconds_total", kind="produce", user="alice") > 3
-    assert metrics.total("kafka_quota_proxy_quota_limit", kind="produce", user="alice") == ALICES_RATE
-    assert metrics.total("kafka_quota_proxy_throttled_requests_total", user="bob") == 0
-
-
 @pytest.mark.proof
 @pytest.mark.parametrize("name", ["librdkafka", "aiokafka"])
 def test_users_are_known_with_rewritten_addresses(kafka: Kafka, proxy: Proxy, topic: str, name: str) -> None:
@@ -279,27 +256,6 @@ def test_users_are_known_with_rewritten_addresses(kafka: Kafka, proxy: Proxy, to
     assert charged(metrics, "bob") > 0
     assert charged(metrics, "ANONYMOUS") == 0
     assert logins(metrics, mechanism="SCRAM-SHA-512", result="accepted") >= 2
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("handshake", [0, 1])
-def test_wrong_password_leaves_no_bucket(proxy: Proxy, handshake: int) -> None:
-    before = proxy.metrics()
-
-    with raw_client(proxy.port(SASL)) as client:
-        if handshake == 0:
-            assert shake_hands(client, "PLAIN", version=0) == 0
-            client.send_bytes(struct.pack(">i", 14) + b"\0carol\0s3cr3t!!"[:14])
-        else:
-            assert log_in_plain(client, "carol", "s3cr3t!!") == SASL_AUTHENTICATION_FAILED
-        assert client.is_closed_by_peer()
-
-    def is_counted() -> bool:
-        now = logins(proxy.metrics(), mechanism="PLAIN", result="failed")
-        return now == logins(before, mechanism="PLAIN", result="failed") + 1
-
-    wait_until(is_counted, timeout_s=5, what="the failure is counted")
-    assert "carol" not in proxy.metrics().label_values("kafka_quota_proxy_bytes_total", "user")
 
 
 def test_delegation_token_login_passes_with_unknown_owner(
@@ -349,56 +305,9 @@ def test_java_client_continues_through_reauthentications(kafka: Kafka, proxy: Pr
     assert after.total(fetched, kind="fetch", user="bob") > before.total(fetched, kind="fetch", user="bob")
 
 
-def test_reauthentication_as_another_user_is_refused(proxy: Proxy) -> None:
-    """Kafka refuses it. tests/proxy/session/handlers/test_login.py has a broker that does not."""
-    before = proxy.metrics()
-
-    with raw_client(proxy.port(SHORT)) as client:
-        assert log_in_plain(client, "bob") == 0
-        time.sleep(1.1)  # Kafka refuses a second login within a second
-        assert log_in_plain(client, "alice") == SASL_AUTHENTICATION_FAILED
-        assert client.is_closed_by_peer()
-
-    after = proxy.metrics()
-    assert logins(after, listener=SHORT, result="accepted") == logins(before, listener=SHORT, result="accepted") + 1
-    assert logins(after, listener=SHORT, result="failed") == logins(before, listener=SHORT, result="failed") + 1
-    assert charged(after, "alice") == charged(before, "alice")
-
-
 def test_log_and_metrics_contain_no_password_or_token(proxy: Proxy) -> None:
     """The log is that of all tests of this module, at level debug."""
     output = proxy.log + proxy.admin("/metrics")
 
     for secret in ("alice-secret", "bob-secret", "s3cr3t", "wrong", web_token("bob").split(".")[0]):
         assert secret not in output
-
-
-def _as(user: str, directory: Path) -> str:
-    """Return the options with which Kafka's commands log in as this user."""
-    file = directory / f"{user}.properties"
-    login = f'{_LOGIN_MODULE}.scram.ScramLoginModule required username="{user}" password="{secret_of(user)}";'
-    file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\nsasl.jaas.config={login}\n")
-    return f"--command-config|{file}"
-
-
-def test_only_administrators_may_alter_quotas(kafka: Kafka, proxy: Proxy, tmp_path: Path) -> None:
-    of_nobody = "--entity-type|users|--entity-name|nobody"
-    alters = f"--alter|--add-config|producer_byte_rate=7000|{of_nobody}"
-    shows = f"--describe|{of_nobody}"
-    set_, refused, hidden, shown = run_configs(
-        kafka,
-        KAFKA_4,
-        proxy.address(SASL),
-        f"{alters}|{_as('alice', tmp_path)}",
-        f"{alters.replace('7000', '9000')}|{_as('bob', tmp_path)}",
-        f"{shows}|{_as('bob', tmp_path)}",
-        f"{shows}|{_as('alice', tmp_path)}",
-    )
-
-    assert set_[0] == shown[0] == "0"
-    assert "Completed updating config for user nobody." in set_
-    for output in (refused, hidden):
-        assert output[0] == "1"
-        assert "ClusterAuthorizationException: Cluster authorization failed." in "\n".join(output)
-    assert "Quota configs for user-principal 'nobody' are producer_byte_rate=7000.0" in shown
-    assert proxy.metrics().total("kafka_quota_proxy_quota_changes_total", result="applied") == 1

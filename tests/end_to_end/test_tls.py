@@ -122,11 +122,6 @@ def stage() -> Iterator[Stage]:
             yield stage
 
 
-def _disconnects(proxy: Proxy) -> dict[str, float]:
-    metrics, name = proxy.metrics(), "kafka_quota_proxy_disconnects_total"
-    return {cause: metrics.total(name, cause=cause) for cause in metrics.label_values(name, "cause")}
-
-
 @pytest.mark.parametrize("listener", [BOTH, *(pytest.param(one, marks=pytest.mark.long) for one in (PROXIED, CLUSTER))])
 def test_librdkafka_works_over_tls(stage: Stage, listener: str) -> None:
     topic = create_topic(stage.kafka)
@@ -218,26 +213,6 @@ def _serial_of(stage: Stage, context: ssl.SSLContext, *, listener: str = BOTH) -
         return x509.load_der_x509_certificate(certificate).serial_number
 
 
-@pytest.mark.proof
-def test_client_without_a_certificate_gets_an_alert_and_is_counted(stage: Stage) -> None:
-    with pytest.raises(ssl.SSLError, match="certificate required"):
-        _serial_of(stage, stage.context(None))
-
-    assert _disconnects(stage.proxy)["tls_no_certificate"] == 1
-    assert "tls_no_certificate" in stage.proxy.log
-    assert "Traceback" not in stage.proxy.log
-
-
-@pytest.mark.proof
-def test_client_of_another_authority_is_refused(stage: Stage) -> None:
-    stage.enlist("mallory", Authority("nobody's"))
-
-    with pytest.raises(ssl.SSLError, match="unknown ca"):
-        _serial_of(stage, stage.context("mallory"))
-
-    assert _disconnects(stage.proxy)["tls_certificate_untrusted"] == 1
-
-
 # -- certificates that change --
 
 
@@ -326,47 +301,3 @@ def test_certificates_are_replaced_under_load_without_failed_requests(stage: Sta
     assert load.delivered > 100
     assert {_serial(new) for new in issued} <= set(load.serials)
     assert expiry == [x509.load_pem_x509_certificate(issued[-1].certificate).not_valid_after_utc.timestamp()]
-
-
-@pytest.mark.proof
-def test_broken_key_pair_changes_nothing_and_is_logged(stage: Stage) -> None:
-    def works() -> float:
-        return stage.proxy.metrics().total("kafka_quota_proxy_tls_last_reload_successful", listener=BOTH, side="client")
-
-    before = _serial_of(stage, stage.context("bob"))
-    key = (stage.directory / "proxy.key").read_bytes()
-    other = stage.authority.issue("proxy", hosts=["127.0.0.1"])
-    try:
-        _replace(stage, "proxy.key", other.key)
-        wait_until(lambda: works() == 0, timeout_s=10, what="sees the broken pair")
-
-        assert _serial_of(stage, stage.context("bob")) == before
-        assert "is not the key of the first certificate" in stage.proxy.log
-    finally:
-        _replace(stage, "proxy.key", key)
-    wait_until(lambda: works() == 1, timeout_s=10, what="sees the pair that is whole again")
-
-
-def test_reload_replaces_the_trusted_authorities(stage: Stage) -> None:
-    """New handshakes need the new authority. Open connections continue."""
-    other = Authority("another's")
-    stage.enlist("carol", other)
-    with (
-        socket.create_connection(("127.0.0.1", stage.proxy.port(BOTH)), timeout=20) as plain,
-        stage.context("bob").wrap_socket(plain, server_hostname="127.0.0.1") as kept,
-    ):
-        _replace(stage, "client-ca.pem", other.pem)
-
-        def is_carol_in() -> bool:
-            try:
-                _serial_of(stage, stage.context("carol"))
-            except OSError:
-                return False
-            return True
-
-        wait_until(is_carol_in, timeout_s=10, what="trusts the other authority")
-        with pytest.raises(OSError, match=r"unknown ca|[Rr]eset|closed"):
-            _serial_of(stage, stage.context("bob"))
-        kept.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
-        assert len(kept.recv(4)) == 4
-    _replace(stage, "client-ca.pem", stage.authority.pem)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, TopicPartition
 
-from tests.end_to_end.support.clients import Aiokafka, Java, Librdkafka, create_topic
+from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import KIB, batch_of
@@ -24,7 +23,6 @@ from tests.end_to_end.support.proxy import Proxy
 Record = dict[str, Any]
 
 _BYTES = "kafka_quota_proxy_bytes_total"
-_LOG = "kafka_quota_proxy_usage_log"
 _SIZE_FIELD = 4
 _IDENTITY = ("start_ms", "proxy", "broker", "kind", "user", "client_id", "listener")
 
@@ -80,65 +78,6 @@ def test_sums_equal_the_bytes_sent_through_evictions_and_reloads(kafka_4: Kafka,
     assert _sum(records, kind="fetch") == metrics.total(_BYTES, kind="fetch") == fetched
     assert _sum(records, "requests", kind="produce") == 3 * 5 * 3
     assert {record["rule_client_id"] for record in records} == {"<default>", "raw-1", None}
-
-
-def test_sums_equal_the_bytes_of_real_clients(kafka_4: Kafka, tmp_path: Path) -> None:
-    clients = (Librdkafka(settings={}), Aiokafka(), Java(kafka=kafka_4))
-    with Proxy({**_usage_log(tmp_path), "principals": {"exempt": ["ANONYMOUS"]}}, kafka_4) as proxy:
-        for client in clients:
-            topic, client_id = create_topic(kafka_4), type(client).__name__
-            client.produce(proxy.address(), topic, client_id=client_id, count=500)
-            client.consume(proxy.address(), topic, client_id=client_id, count=500)
-        wait_until(lambda: proxy.metrics().total("kafka_quota_proxy_connections") == 0, timeout_s=10, what="all left")
-        metrics = proxy.metrics()
-        assert proxy.stop() == 0
-
-    records = _records(tmp_path)
-    for kind in ("produce", "fetch"):
-        for client in clients:
-            labels = {"kind": kind, "client_id": type(client).__name__}
-            assert _sum(records, **labels) == metrics.total(_BYTES, **labels) > 0
-            assert _sum(records, "requests", **labels) == metrics.total("kafka_quota_proxy_requests_total", **labels)
-    assert _sum(records, kind="connection") == metrics.total("kafka_quota_proxy_disconnects_total")
-
-
-@pytest.mark.proof
-def test_record_names_the_throttled_client_and_its_rule(kafka_4: Kafka, tmp_path: Path) -> None:
-    topic = create_topic(kafka_4)
-    listener = {"bind": kafka_4.listener().advertised_address, "upstream": kafka_4.listener().address}
-    settings = {
-        **_usage_log(tmp_path, interval="1s"),
-        "listeners": [{"name": "PROXIED", "node_id": kafka_4.broker.node_id, **listener}],
-        "quotas": [
-            {"client-id": "slow", "producer_byte_rate": 10_000, "request_rate": 1_000},
-            {"client-id": "seen", "producer_byte_rate": 10_000, "enforcement": "observe"},
-        ],
-    }
-    throttled_ms: dict[str, int] = {}
-    with Proxy(settings) as proxy:
-        for client_id in ("slow", "seen"):
-            with raw_client(proxy.port(), client_id=client_id) as client:
-                throttled_ms[client_id] = client.produce(topic, batch_of(64 * KIB)).throttle_time_ms
-                throttled_ms[client_id] += (
-                    client.produce(topic, batch_of(64 * KIB)).throttle_time_ms if not throttled_ms[client_id] else 0
-                )
-        assert proxy.stop() == 0
-
-    records = _records(tmp_path)
-    slow = [record for record in records if record["client_id"] == "slow" and record["kind"] == "produce"]
-    seen = [record for record in records if record["client_id"] == "seen" and record["kind"] == "produce"]
-    assert throttled_ms["slow"] > 0
-    assert (_sum(slow, "throttled_requests"), _sum(slow, "throttle_time_ms")) == (1, throttled_ms["slow"])
-    assert {record["enforced"] for record in slow} == {True}
-    assert throttled_ms["seen"] == 0
-    assert _sum(seen, "throttled_requests") == 1
-    assert _sum(seen, "throttle_time_ms") > 0
-    assert {record["enforced"] for record in seen} == {False}
-    for record in (*slow, *seen):
-        assert (record["broker"], record["user"], record["limit"]) == (kafka_4.broker.node_id, "", 10_000.0)
-        assert (record["rule_user"], record["rule_client_id"]) == (None, record["client_id"])
-    assert _sum(records, "requests", kind="request_rate", client_id="slow") == _sum(slow, "requests")
-    assert _sum(records, kind="connection", listener="PROXIED") == 2
 
 
 @contextmanager
@@ -209,28 +148,6 @@ def test_kill_loses_one_interval_and_the_next_start_completes_its_file(kafka_4: 
     assert min(started) > max(record["start_ms"] for record in left)
 
 
-def test_clients_are_served_and_no_record_lost_while_the_disk_is_full(kafka_4: Kafka, tmp_path: Path) -> None:
-    topic = create_topic(kafka_4)
-    in_the_way = tmp_path / "usage"
-    in_the_way.write_bytes(b"")
-    with Proxy(_usage_log(in_the_way), kafka_4) as proxy:
-        first, _ = _exchange(proxy, topic, "a")
-        wait_until(
-            lambda: proxy.metrics().total(f"{_LOG}_postponed_intervals_total") > 2, timeout_s=10, what="puts it off"
-        )
-        assert proxy.metrics().values(f"{_LOG}_last_write_successful", sink="files") == [0]
-        in_the_way.unlink()
-        wait_until(
-            lambda: proxy.metrics().total(f"{_LOG}_records_total") > 0, timeout_s=10, what="writes what it has kept"
-        )
-        second, _ = _exchange(proxy, topic, "a")
-        assert proxy.log.count("usage log, files: cannot begin") == 1
-        assert proxy.log.count("usage log, files: works again") == 1
-        assert proxy.stop() == 0
-
-    assert _sum(_records(in_the_way), kind="produce", client_id="a") == first + second
-
-
 @pytest.mark.proof
 def test_topic_has_the_same_records_as_the_files(kafka_4: Kafka, tmp_path: Path) -> None:
     topic, usage = create_topic(kafka_4), create_topic(kafka_4)
@@ -267,18 +184,3 @@ def _messages(kafka: Kafka, topic: str) -> Iterator[tuple[bytes, bytes, tuple[in
             yield message.key() or b"", message.value() or b"", message.timestamp()
     finally:
         consumer.close()
-
-
-def test_unreachable_log_cluster_stops_no_client_and_losses_are_reported(kafka_4: Kafka, tmp_path: Path) -> None:
-    topic = create_topic(kafka_4)
-    away = {"bootstrap_servers": "127.0.0.1:1"}
-    with Proxy({"usage_log": {"kafka": away, "interval": "200ms"}}, kafka_4) as proxy:
-        assert _exchange(proxy, topic, "a")
-        wait_until(lambda: "usage log, topic: cannot begin" in proxy.log, timeout_s=10, what="says it")
-        process, before_s = proxy.process, time.monotonic()
-        process.signal(signal.SIGTERM)
-        wait_until(lambda: not process.is_running, timeout_s=15, what="ends")
-
-        assert process.exit_status == 0
-        assert time.monotonic() - before_s < 10
-        assert "usage log, topic: 3 records were not written in time and are lost" in proxy.log

@@ -97,12 +97,10 @@ def fetch_body(
     max_bytes: int,
     partition: int = 0,
     max_wait_ms: int = 500,
-    min_bytes: int = 1,
-    replica_id: int = -1,
 ) -> bytes:
     """Build the body of a Fetch v4 request for one partition. ``max_bytes`` is the limit of response and partition."""
     return (
-        struct.pack(">iiiibi", replica_id, max_wait_ms, min_bytes, max_bytes, 0, 1)
+        struct.pack(">iiiibi", -1, max_wait_ms, 1, max_bytes, 0, 1)
         + string(topic)
         + struct.pack(">iiqi", 1, partition, offset, max_bytes)
     )

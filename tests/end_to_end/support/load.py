@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -59,12 +59,10 @@ def produce_flood(
     seconds: float,
     ahead: int = 1,
     obeys: bool = True,
-    is_over: Callable[[], bool] = lambda: False,
 ) -> list[Answer]:
     """Write to partition 0 as fast as possible, and return the responses.
 
-    ``ahead`` is the number of requests in flight. ``obeys`` says whether the client waits for ``throttle_time_ms``. The
-    flood ends early when ``is_over`` returns True.
+    ``ahead`` is the number of requests in flight. ``obeys`` says whether the client waits for ``throttle_time_ms``.
     """
     body = produce_body(topic, batch_of(request_bytes), acks=1)
     client = RawClient(port, client_id=client_id)
@@ -74,7 +72,7 @@ def produce_flood(
     with suppress(TimeoutError):
         for _ in range(ahead):
             client.send(PRODUCE, PRODUCE_VERSION, body)
-        while (left := end - time.monotonic()) > 0 and not is_over():
+        while (left := end - time.monotonic()) > 0:
             client.socket.settimeout(left)
             answer = read_produce(client.receive().body)
             if answer.error_code != 0:

@@ -48,12 +48,6 @@ def authenticate(client: RawClient, token: bytes) -> tuple[int, bytes]:
     return error_code, body[at + 4 : at + 4 + token_bytes]
 
 
-def log_in_plain(client: RawClient, user: str, password: str | None = None) -> int:
-    """Log in with SASL PLAIN, and return the error code."""
-    assert shake_hands(client, "PLAIN", version=1) == 0
-    return authenticate(client, f"\0{user}\0{password or secret_of(user)}".encode())[0]
-
-
 def log_in_scram(client: RawClient, user: str, mechanism: str = "SCRAM-SHA-256") -> None:
     """Log in with SCRAM, and check the broker's signature. Raises AssertionError if the broker refuses."""
     scram: Any = import_module("kafka.net.sasl.scram")

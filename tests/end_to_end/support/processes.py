@@ -190,11 +190,6 @@ class Process:
                 return int(line.split()[1]) * 1024
         raise HarnessError(f"process {self.pid} has no resident memory: has it ended?")
 
-    def cpu_seconds(self) -> float:
-        """Return the user and system time so far. Linux only."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
 
 def run(command: Sequence[str | Path], *, timeout_s: float = 120, cwd: Path | None = None) -> str:
     """Run a program to its end, and return its standard output. Raises HarnessError if the program fails."""

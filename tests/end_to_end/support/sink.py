@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,26 +27,17 @@ uvloop.run(main())
 
 @contextmanager
 def proxy_to_sink(
-    *,
-    others: Sequence[Mapping[str, Any]] = (),
     **settings: Any,  # noqa: ANN401 - as in the file
 ) -> Iterator[Proxy]:
-    """Run a proxy in front of a sink, with the listener ``clients`` and further listeners ``others``."""
+    """Run a proxy in front of a sink, with the listener ``clients``."""
     port = free_port()
     with scratch("sink") as directory:
         sink = Process([sys.executable, "-c", _SINK, str(port)], log=directory / "sink.log")
         try:
             wait_until(lambda: _is_open(port), timeout_s=10, what="the sink listens")
-            listeners = [
-                {
-                    "bind": f"127.0.0.1:{free_port()}",
-                    "upstream": f"127.0.0.1:{port}",
-                    "max_connections": None,
-                    **listener,
-                }
-                for listener in ({"name": "clients"}, *others)
-            ]
-            with Proxy({"listeners": listeners, **settings}) as proxy:
+            bind, upstream = f"127.0.0.1:{free_port()}", f"127.0.0.1:{port}"
+            listener = {"name": "clients", "bind": bind, "upstream": upstream, "max_connections": None}
+            with Proxy({"listeners": [listener], **settings}) as proxy:
                 yield proxy
         finally:
             sink.kill()

@@ -24,7 +24,6 @@ _ROOT: Final = Path(__file__).parents[3]
 _BROKER: Final = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
 TOKEN: Final = "f" * 32  # of nobody
 _RECORD: Final = bytes(10_000)
-_MIB: Final = 1024 * 1024
 
 # The bytes per second that each producer of the scene writes. None: as many as it may.
 PRODUCERS: Final[Mapping[str, int | None]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import Final
 
 from tests.end_to_end.support.artifacts import config_command
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.processes import scratch, wait_until
+from tests.end_to_end.support.processes import scratch
 
 _PRODUCED: Final = re.compile(
     r"(?P<records>\d+) records sent, (?P<rate>[\d.]+) records/sec \([\d.]+ MB/sec\), "
@@ -30,9 +29,7 @@ class Produced:
     records: int
     records_per_second: float
     average_ms: float
-    max_ms: float
     p50_ms: int
-    p95_ms: int
     p99_ms: int
     throttle_time_avg_ms: float
     throttle_time_max_ms: float
@@ -83,9 +80,7 @@ def producer_performance(
         records=int(summary["records"]),
         records_per_second=float(summary["rate"]),
         average_ms=float(summary["average"]),
-        max_ms=float(summary["most"]),
         p50_ms=int(summary["p50"]),
-        p95_ms=int(summary["p95"]),
         p99_ms=int(summary["p99"]),
         throttle_time_avg_ms=throttled["avg"],
         throttle_time_max_ms=throttled["max"],
@@ -98,14 +93,10 @@ def consumer_performance(
     bootstrap_servers: str,
     topic: str,
     records: int,
-    fetch_size_bytes: int = 1_048_576,
     properties: Mapping[str, str | int] | None = None,
     timeout_s: float = 200,
 ) -> Consumed:
-    """Run ``ConsumerPerformance`` until it has read this many records.
-
-    ``fetch_size_bytes`` sets ``max.partition.fetch.bytes``, even if the properties have another value.
-    """
+    """Run ``ConsumerPerformance`` until it has read this many records."""
     with scratch("consumer") as directory:
         file = directory / "consumer.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in (properties or {}).items()))
@@ -113,7 +104,6 @@ def consumer_performance(
             "org.apache.kafka.tools.ConsumerPerformance",
             "--bootstrap-server", bootstrap_servers,
             "--topic", topic,
-            "--fetch-size", str(fetch_size_bytes),
             "--messages", str(records),
             "--timeout", str(int(timeout_s * 1_000)),
             "--consumer.config", file,
@@ -135,21 +125,6 @@ def set_broker_quota(kafka: Kafka, name: str, limits: Mapping[str, float], *, en
         "--alter", "--entity-type", entity_type, "--entity-name", name,
         "--add-config", ",".join(f"{key}={value}" for key, value in limits.items()),
     )  # fmt: skip
-
-
-def reassign(kafka: Kafka, address: str, topic: str, replicas: list[int], *, timeout_s: float = 60) -> None:
-    """Move partition 0 of a topic to these brokers, the new leader first, and wait until the move is done."""
-    command = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
-    with scratch("reassignment") as directory:
-        plan = directory / "plan.json"
-        plan.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0, "replicas": replicas}]}))
-        where = ("--bootstrap-server", address, "--reassignment-json-file", plan)
-        kafka.run_java(command, *where, "--execute")
-        wait_until(
-            lambda: "is completed" in kafka.run_java(command, *where, "--verify"),
-            timeout_s=timeout_s,
-            what=f"partition 0 of {topic} is on {replicas}",
-        )
 
 
 def jmx(kafka: Kafka, object_name: str, attribute: str) -> dict[str, float]:
