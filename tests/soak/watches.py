@@ -6,7 +6,7 @@ import http.client
 import threading
 import time
 import urllib.error
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,7 @@ from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.processes import HarnessError
 from tests.end_to_end.support.proxy import Metrics, Proxy
+from tests.end_to_end.support.watch import Watch
 from tests.soak.checks import Life, Span
 
 _LOOKS_PER_SECOND: Final = 5
@@ -32,29 +33,7 @@ _EVERY_S: Final = 0.2
 _INTERNAL_ERRORS: Final = "kafka_quota_proxy_internal_errors_total"
 
 
-class Watch:
-    """Calls ``look`` again and again in a thread of its own, until the end of a ``with`` block."""
-
-    def __init__(self, look: Callable[[], None], *, every_s: float) -> None:
-        self._look = look
-        self._every_s = every_s
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._is_over.wait(self._every_s):
-            self._look()
-
-
-class ProxySampler:
+class ProxySampler(Watch):
     """Samples memory, descriptors, loop lag and metrics of the running proxy into its present life.
 
     Clients decide how many connections they have. So two descriptors for each connection that a client has open, as the
@@ -64,6 +43,7 @@ class ProxySampler:
     """
 
     def __init__(self, proxy: Proxy, admin_port: int, ports: range) -> None:
+        super().__init__(every_s=1 / _LOOKS_PER_SECOND)
         self.metrics: Metrics | None = None
         self.throttled: dict[str, float] = {}  # throttled requests by client-id, of finished lives too
         self._proxy = proxy
@@ -75,9 +55,6 @@ class ProxySampler:
         self._looks = 0
         self._scraped_s = 0.0
         self._throttled_before: dict[str, float] = {}
-
-    def watch(self) -> Watch:
-        return Watch(self._look, every_s=1 / _LOOKS_PER_SECOND)
 
     def begin(self, life: Life) -> None:
         """Sample a proxy that has just started."""
@@ -182,17 +159,15 @@ class ShortConnections:
         return True
 
 
-class Leaders:
+class Leaders(Watch):
     """Notes when the single partition of each topic gets another leader, as the brokers say."""
 
     def __init__(self, kafka: Kafka, topics: Sequence[str]) -> None:
+        super().__init__(every_s=0.5)
         self.moves: dict[str, list[Span]] = {topic: [] for topic in topics}
         self._leader: dict[str, int] = {}
         self._seen_s: dict[str, float] = {}
         self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
-
-    def watch(self) -> Watch:
-        return Watch(self._look, every_s=0.5)
 
     def _look(self) -> None:
         asked_s = time.time()

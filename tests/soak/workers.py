@@ -1,7 +1,7 @@
 """The Python libraries in a soak, each client in a process of its own.
 
 ``python -m tests.soak.workers LIBRARY produce|consume ADDRESS TOPIC CLIENT_ID STOP_FILE`` runs until the file exists.
-``LIBRARY`` may be ``visitors``: short-lived clients of all three libraries, which come and go.
+``LIBRARY`` may be ``visitors``: short-lived clients of librdkafka, which come and go.
 
 Each line of standard output is a JSON object with the Unix time ``t``:
 
@@ -16,14 +16,13 @@ The number of unacknowledged records is bounded, so a throttled producer waits i
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import itertools
 import json
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import aiokafka
 import confluent_kafka
@@ -263,15 +262,15 @@ async def _consume_aiokafka(to: Settings) -> None:
 
 
 def visit(to: Settings) -> None:
-    """Send visitors, one after the other: a library's producer, and a connection that ends within a request."""
+    """Send visitors, one after the other: a producer, and a connection that ends within a request."""
     report = Report()
-    for number, send in enumerate(_visits()):
+    for client_id in itertools.cycle(VISITOR_IDS):
         if to.is_over:
             break
         started = time.monotonic()
-        client_id = VISITOR_IDS[number % len(VISITOR_IDS)]
         try:
-            report.records += send(to.address, to.topic, client_id)
+            _send_some(to, client_id)
+            report.records += _VISIT_RECORDS
             _leave_within_a_request(to, client_id)
         except Exception as error:  # noqa: BLE001 - reported, and judged by its time
             say(error=f"visit: {error!r}"[:300])
@@ -280,44 +279,16 @@ def visit(to: Settings) -> None:
     say(end=True, records=report.records, bytes=0)
 
 
-def _visits() -> Iterator[Any]:
-    while True:
-        yield from (_visit_librdkafka, _visit_kafka_python, _visit_aiokafka)
-
-
-def _visit_librdkafka(address: str, topic: str, client_id: str) -> int:
+def _send_some(to: Settings, client_id: str) -> None:
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": address, "client.id": client_id, "enable.idempotence": True, **QUIET}
+        {"bootstrap.servers": to.address, "client.id": client_id, "enable.idempotence": True, **QUIET}
     )
     for number in range(_VISIT_RECORDS):
-        producer.produce(topic, value(number), key(number))
+        producer.produce(to.topic, value(number), key(number))
     left = producer.flush(_CLOSE_S)
     if left:
         raise TimeoutError(f"{left} records were not acknowledged")
     producer.close()
-    return _VISIT_RECORDS
-
-
-def _visit_kafka_python(address: str, topic: str, client_id: str) -> int:
-    producer = kafka_python.KafkaProducer(bootstrap_servers=address, client_id=client_id, acks="all")
-    with contextlib.closing(producer):
-        futures = [producer.send(topic, value(number), key(number)) for number in range(_VISIT_RECORDS)]
-        for future in futures:
-            future.get(_CLOSE_S)
-    return _VISIT_RECORDS
-
-
-def _visit_aiokafka(address: str, topic: str, client_id: str) -> int:
-    async def send() -> None:
-        async with aiokafka.AIOKafkaProducer(
-            bootstrap_servers=address, client_id=client_id, enable_idempotence=True
-        ) as producer:
-            await asyncio.gather(
-                *[await producer.send(topic, value(number), key(number)) for number in range(_VISIT_RECORDS)]
-            )
-
-    asyncio.run(send())
-    return _VISIT_RECORDS
 
 
 def _leave_within_a_request(to: Settings, client_id: str) -> None:

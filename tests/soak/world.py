@@ -18,7 +18,7 @@ from tests.end_to_end.support.clients import QUIET, create_topic, end_offset
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.processes import HarnessError, free_port, free_ports, scratch, wait_until
 from tests.end_to_end.support.proxy import Proxy
-from tests.soak import quota_requests
+from tests.end_to_end.support.quota_fleet import Admin
 from tests.soak.checks import Change, Life, Span, tracebacks
 from tests.soak.clients import CLIENTS, LIBRARIES, VISITOR_RATE, Client, settings
 from tests.soak.plan import WHOLE_MINUTES, Event, Kind, Plan
@@ -101,7 +101,7 @@ class World:
             self._sampler = ProxySampler(self._proxy, self._admin_port, self._ports)
             self._leaders = Leaders(self._kafka, list(self._topics.values()))
             self.evidence.started_s = time.time()
-            with self._sampler.watch(), self._leaders.watch():
+            with self._sampler, self._leaders:
                 self._begin_life()
                 self._start_programs()
                 self._run_events()
@@ -209,11 +209,10 @@ class World:
         self._happened(f"alter: {event.client} {event.limit / 1024:.0f} KiB/s")
 
     def _alter(self, client: Client) -> None:
-        refused = quota_requests.alter(
-            self._proxy.port(_LISTENER), client.entity, client.key, self._limits[client.name]
-        )
-        if refused:
-            self._find(f"the quota of {client.name} was refused: {refused}")
+        with Admin(self._proxy.port(_LISTENER)) as admin:
+            answer = admin.alter(tuple(client.entity.items()), {client.key: self._limits[client.name]})
+        if answer.error_code:
+            self._find(f"the quota of {client.name} was refused: {answer.error_message}")
 
     def _note(self, client: Client, asked_s: float) -> None:
         change = Change(asked_s, time.time(), self._limits[client.name])
@@ -251,9 +250,10 @@ class World:
         self.evidence.restarts.append(Span(began_s, time.time()))
         self._happened(f"{self.evidence.lives[-1].end}: proxy, back after {time.time() - began_s:.1f} s")
         self._begin_life()
-        kept = quota_requests.describe(self._proxy.port(_LISTENER))
+        with Admin(self._proxy.port(_LISTENER)) as admin:
+            kept = admin.describe()
         for client in CLIENTS:
-            if kept.get(tuple(sorted(client.entity.items())), {}).get(client.key) != self._limits[client.name]:
+            if kept.get(frozenset(client.entity.items()), {}).get(client.key) != self._limits[client.name]:
                 self._find(f"after a restart the quota of {client.name} is not the one that was acknowledged")
 
     def _begin_life(self) -> None:

@@ -1,21 +1,20 @@
-"""A thread that samples something ten times a second in a ``with`` block."""
+"""A thread that samples something again and again in a ``with`` block."""
 
 from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Final, Self
-
-_EVERY_S: Final = 0.1
+from typing import Self
 
 
 class Watch(ABC):
     """A subclass takes its samples in ``_look``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, every_s: float = 0.1) -> None:
+        self._every_s = every_s
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._go_on_looking)
+        self._thread = threading.Thread(target=self._go_on_looking, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -28,7 +27,7 @@ class Watch(ABC):
         self._thread.join()
 
     def _go_on_looking(self) -> None:
-        while not self._is_over.wait(_EVERY_S):
+        while not self._is_over.wait(self._every_s):
             self._look()
 
     @abstractmethod
