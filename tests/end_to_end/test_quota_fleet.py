@@ -10,25 +10,21 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from kafka_quota_proxy.protocol.client_quotas import EntityParts
-from tests.end_to_end.support.clients import QUIET, create_topic
+from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import is_throttled
 from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Proxy
-from tests.end_to_end.support.quota_fleet import Admin, Quotas, came_into_force, detail, fleet, settings
+from tests.end_to_end.support.quota_fleet import Admin, Quotas, came_into_force, detail, fleet
 
 _P, _C = "producer_byte_rate", "consumer_byte_rate"
 _RATE = "connection_creation_rate"
 _ETL: EntityParts = (("client-id", "etl"),)
 _ALICE: EntityParts = (("user", "alice"), ("client-id", None))
 _IP: EntityParts = (("ip", "192.0.2.7"),)
-_STORAGE_ERROR = 56
 _TOPIC = "kafka_quota_proxy_store_topic"
 # The longest time from a change until it is in force at every proxy.
 _EVERYWHERE_S = 2
@@ -40,10 +36,6 @@ def _until(what: str, is_so: Callable[[], object], timeout_s: float = 20) -> Non
 
 def _store(kafka: Kafka, **config: str) -> str:
     return create_topic(kafka, config={"cleanup.policy": "compact", **config})
-
-
-def _is_connected(proxy: Proxy) -> bool:
-    return proxy.metrics().total("kafka_quota_proxy_store_topic_connected") == 1
 
 
 def _last_in_force_at(proxy: Proxy) -> float:
@@ -133,66 +125,3 @@ def test_kill_while_writing_loses_nothing_and_leaves_no_partial_change(mortal_ka
             assert set(described) == {frozenset(_ETL), frozenset(_ALICE)}
             assert values <= {float(acknowledged), float(number)}
             assert len(values) == 1
-
-
-@pytest.mark.long
-def test_topic_is_compacted_garbled_deleted_and_recreated(mortal_kafka: Kafka, tmp_path: Path) -> None:
-    quickly = {"segment.ms": "100", "min.cleanable.dirty.ratio": "0.001", "delete.retention.ms": "0"}
-    store = _store(mortal_kafka, **quickly)
-    client = AdminClient({"bootstrap.servers": mortal_kafka.bootstrap_servers, **QUIET})
-    producer = Producer({"bootstrap.servers": mortal_kafka.bootstrap_servers, **QUIET})
-    with fleet(mortal_kafka, store, tmp_path, 2) as (one, other):
-        with Admin(one.port()) as admin:
-            for number in range(50):
-                assert admin.alter(_ETL, {_P: 100.0 + number}).error_code == 0
-            assert admin.alter_all([(_ALICE, {_P: 7.0}), (_IP, {_RATE: 5.0})])[1].error_code == 0
-            assert admin.alter(_ALICE, {_P: None}).error_code == 0
-            for key in (b"?", b'{"client-id":"etl","key":"producer_byte_rate"}', b""):
-                producer.produce(store, key=key, value=b"garbage")
-                assert producer.flush(30) == 0
-            # Later records need a new segment, because compaction skips the last one.
-            time.sleep(0.2)
-            assert admin.alter(_IP, {_RATE: 6.0}).error_code == 0
-            wanted = {frozenset(_ETL): {_P: 149.0}, frozenset(_IP): {_RATE: 6.0}}
-            assert admin.describe() == _all_equal([one, other]) == wanted
-        assert one.metrics().total(f"{_TOPIC}_not_understood_records_total") == 3
-
-        # Compaction removes the valid value before the garbage. Proxies that have read the valid value keep it, also on
-        # disk.
-        _until("it is compacted", lambda: _record_count(mortal_kafka, store) < 15, 120)
-        other.stop()
-        other.start()
-        assert _all_equal([one, other]) == wanted
-        with Proxy(settings(mortal_kafka, store, None)) as late:
-            with Admin(late.port()) as admin:
-                assert admin.describe() == {frozenset(_IP): {_RATE: 6.0}}
-                assert admin.alter(_ETL, {_P: 3.0}).error_code == 0
-            wanted = {frozenset(_ETL): {_P: 3.0}, frozenset(_IP): {_RATE: 6.0}}
-            assert _all_equal([one, other, late]) == wanted
-
-        client.delete_topics([store])[store].result(30)
-        _until("says that it has gone", lambda: "there is no such topic" in one.log and not _is_connected(one))
-        with Admin(one.port()) as admin:
-            refused = admin.alter(_ETL, {_P: 1.0})
-            assert (refused.error_code, str(refused.error_message)[-22:]) == (_STORAGE_ERROR, "there is no such topic")
-            assert admin.describe() == wanted
-        assert store not in client.list_topics(timeout=10).topics
-        client.create_topics([NewTopic(store, 1, 1, config={"cleanup.policy": "delete"})])[store].result(30)
-        _until("both read it", lambda: _is_connected(one) and _is_connected(other), 40)
-        assert _all_equal([one, other]) == {}
-        assert "the known quotas of 2 entities are removed" in one.log
-        _until("says that it is not compacted", lambda: "has cleanup.policy=delete" in one.log)
-        assert "Traceback" not in one.log + other.log
-
-
-def _record_count(kafka: Kafka, topic: str) -> int:
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "count", **QUIET})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
-    count, last = 0, -1
-    while last < end - 1:
-        message = consumer.poll(30)
-        assert message is not None
-        count, last = count + 1, message.offset() or 0
-    consumer.close()
-    return count
