@@ -8,7 +8,6 @@ import platform
 import subprocess
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
 from random import Random
 
 import pytest
@@ -22,7 +21,6 @@ from tests.fuzz.dialogue import Stage, frames_in
 from tests.fuzz.source import Source, cut, damaged
 from tests.fuzz.targets import TARGETS
 from tests.protocol.support import kafka_python_messages, kio_messages
-from tests.support.builds import interpreted_only
 from tests.support.frames import produce_request
 from tests.support.wire import Wire
 
@@ -129,33 +127,3 @@ def test_damage_is_the_same_each_time_and_bounded(frame: bytes, data: bytes) -> 
 
     assert out == damaged(frame, Source(data))
     assert len(out) <= len(frame) + 4 * 64 + 16
-
-
-def test_a_corpus_is_kept_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
-    monkeypatch.setattr(corpus, "FOLDER", tmp_path)
-    inputs = [b"", b"a", bytes(corpus.MAX_INPUT_BYTES)]
-
-    corpus.keep("some", inputs)
-
-    assert corpus.kept("some") == inputs
-    assert corpus.kept("none") == []
-
-
-@interpreted_only
-def test_minimised_corpus_reaches_the_same_code() -> None:
-    run = TARGETS["tokens"].run
-    inputs = corpus.first("tokens")
-
-    few = corpus.minimised(run, [*inputs, *inputs])
-
-    assert 0 < len(few) < len(inputs)
-    assert set().union(*(corpus._steps(run, one) for one in few)) == set().union(
-        *(corpus._steps(run, one) for one in inputs)
-    )
-
-
-def test_atheris_is_installed_on_x86_64() -> None:
-    try:
-        assert version("atheris").startswith("3.")
-    except PackageNotFoundError:
-        assert platform.machine() != "x86_64"
