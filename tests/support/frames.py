@@ -10,7 +10,6 @@ from struct import pack, unpack_from
 PRODUCE = 0
 FETCH = 1
 METADATA = 3
-API_VERSIONS = 18
 SHARE_FETCH = 78
 
 

@@ -25,7 +25,6 @@ VALUES: Final = (
     *(9.223372036854775e18, 2.0**63, 1e19, 1e300, float("-inf")),
 )
 # Kafka before 4.4 accepts and stores these values.
-NOT_FINITE: Final = (float("inf"), float("nan"))
 
 
 def some_entity(random: Random) -> EntityParts:
