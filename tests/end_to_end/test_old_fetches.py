@@ -11,9 +11,7 @@ import time
 from contextlib import ExitStack, suppress
 from typing import Final
 
-import kafka as kafka_python
 import pytest
-from kafka.protocol.broker_version_data import BrokerVersionData
 
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import FETCH, RawClient, raw_client, record_batch, string
@@ -105,33 +103,3 @@ def test_old_consumer_gets_a_message_larger_than_its_quota(kafka_39: Kafka, vers
     rule = {"client-id": "old", "consumer_byte_rate": 1_000}
     with Proxy({"quotas": [rule]}, kafka_39) as proxy, raw_client(proxy.port(), client_id="old") as client:
         assert b"m" * 50_000 in messages_of(client, version, fetch_body(topic, max_bytes=MIB))
-
-
-def test_kafka_python_of_0_10_0_reads_everything_at_its_quota(kafka_39: Kafka) -> None:
-    assert BrokerVersionData((0, 10, 0)).api_versions[FETCH] == (0, 2)
-    topic = create_topic(kafka_39)
-    with raw_client(kafka_39.listener(DIRECT).port) as producer:
-        for _ in range(12):
-            assert producer.produce(topic, batch_of(512 * KIB)).error_code == 0
-    rule = {"client-id": "old", "consumer_byte_rate": MIB}
-    with Proxy({"quotas": [rule], "shaping": "paced"}, kafka_39) as proxy:
-        consumer = kafka_python.KafkaConsumer(
-            bootstrap_servers=proxy.address(),
-            client_id="old",
-            api_version=(0, 10, 0),
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            consumer_timeout_ms=8_000,
-            max_partition_fetch_bytes=2 * MIB,
-        )
-        try:
-            consumer.assign([kafka_python.TopicPartition(topic, 0)])
-            started = time.monotonic()
-            read_bytes = 0
-            while read_bytes < 6 * MIB:
-                read_bytes += len(next(consumer).value)
-            took_s = time.monotonic() - started
-        finally:
-            consumer.close()
-
-    assert took_s > 3  # 6 MiB, without a second's worth at the start and the last responses

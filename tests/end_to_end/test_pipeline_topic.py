@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -176,46 +175,3 @@ def test_limits_from_a_topic_over_tls_and_sasl_equal_those_from_files(secure: Se
     assert logged
     for text in (there.out, there.errors, *logged):
         assert secret_of("alice") not in text
-
-
-@pytest.mark.pipeline
-@pytest.mark.parametrize(
-    ("case", "message"),
-    [
-        ("password", "Authentication failed"),
-        ("authority", "SSL handshake failed"),
-        ("topic", "there is no such topic"),
-        ("broker", "no broker answers"),
-    ],
-)
-def test_faults_of_a_topic_are_reported_in_a_sentence(secure: Secure, tmp_path: Path, case: str, message: str) -> None:
-    usage = fill(secure.kafka, [record()])
-    config = secure.config(case, password="hush-hush" if case == "password" else None)
-    if case == "authority":
-        stranger = secure.directory / "stranger.pem"
-        stranger.write_bytes(Authority("not ours").pem)
-        config.write_text(config.read_text().replace("/ca.pem", "/stranger.pem"))
-    place = {"topic": secure.place("absent"), "broker": "kafka://127.0.0.1:1/usage"}.get(case, secure.place(usage))
-
-    ended = pipeline(
-        "balance",
-        "--usage",
-        place,
-        "--kafka-config",
-        config,
-        "--limits",
-        limits_in(tmp_path),
-        "--out",
-        tmp_path / "out",
-    )
-
-    assert ended.status == 1, ended.errors
-    assert f"--usage {place}: " in ended.errors
-    assert message in ended.errors
-    assert not re.search(r"hush-hush|Traceback|\tat ", ended.errors)
-
-
-def limits_in(directory: Path) -> Path:
-    path = directory / "cluster.yaml"
-    path.write_text("quotas:\n  - {user: <default>, producer_byte_rate: 1MB}\n", encoding="utf-8")
-    return path

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
-import struct
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,16 +13,15 @@ from typing import Any
 import aiokafka
 import confluent_kafka
 import pytest
-from cryptography import x509
 
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, Librdkafka, create_topic, end_offset
 from tests.end_to_end.support.kafka import PROXIED
-from tests.end_to_end.support.processes import free_port, free_ports, scratch, wait_until
+from tests.end_to_end.support.processes import free_port, free_ports, scratch
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.tls_kafka import TlsKafka
 from tests.end_to_end.support.tools import consumer_performance, producer_performance
-from tests.support.certificates import Authority, Issued
+from tests.support.certificates import Authority
 
 BOTH, TO_BROKERS, CLUSTER = "BOTH", "TO_BROKERS", "CLUSTER"
 ALICE_BYTES_PER_SECOND = 500_000
@@ -199,105 +195,4 @@ def test_quota_of_the_certificates_user_holds(stage: Stage) -> None:
 # -- handshakes, one by one --
 
 
-def _serial_of(stage: Stage, context: ssl.SSLContext, *, listener: str = BOTH) -> int:
-    """Return the serial number of the proxy's certificate, from a new connection. Raises OSError if that fails."""
-    with (
-        socket.create_connection(("127.0.0.1", stage.proxy.port(listener)), timeout=20) as plain,
-        context.wrap_socket(plain, server_hostname="127.0.0.1") as tls,
-    ):
-        tls.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
-        if tls.recv(4) == b"":
-            raise ConnectionResetError("closed")
-        certificate = tls.getpeercert(binary_form=True)
-        assert certificate is not None
-        return x509.load_der_x509_certificate(certificate).serial_number
-
-
 # -- certificates that change --
-
-
-def _serial(issued: Issued) -> int:
-    return x509.load_pem_x509_certificate(issued.certificate).serial_number
-
-
-def _replace(stage: Stage, file: str, content: bytes) -> None:
-    draft = stage.directory / f"{file}.draft"
-    draft.write_bytes(content)
-    draft.replace(stage.directory / file)
-
-
-class Load:
-    """Makes new connections all the time, and runs a producer on a lasting connection. Keeps all failures."""
-
-    def __init__(self, stage: Stage, topic: str) -> None:
-        self.failures: list[object] = []
-        self.serials: list[int] = []
-        self.delivered = 0
-        self._stage = stage
-        self._topic = topic
-        self._stopping = threading.Event()
-        self._threads = [threading.Thread(target=work) for work in (self._connect, self._produce, self._come_and_go)]
-
-    def __enter__(self) -> Load:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(30)
-
-    def _connect(self) -> None:
-        context = self._stage.context("bob")
-        while not self._stopping.wait(0.01):
-            try:
-                self.serials.append(_serial_of(self._stage, context))
-            except OSError as error:
-                self.failures.append(error)
-
-    def _producer(self) -> confluent_kafka.Producer:
-        return confluent_kafka.Producer(
-            {
-                **self._stage.librdkafka("bob"),
-                "bootstrap.servers": self._stage.proxy.address(BOTH),
-                "error_cb": self.failures.append,
-                "retries": 0,
-            }
-        )
-
-    def _send(self, producer: confluent_kafka.Producer) -> None:
-        def delivered(error: object, _: object) -> None:
-            self.delivered += 1
-            if error is not None:
-                self.failures.append(error)
-
-        producer.produce(self._topic, b"x" * 1_000, partition=0, on_delivery=delivered)
-        producer.flush(20)
-
-    def _produce(self) -> None:
-        producer = self._producer()
-        while not self._stopping.wait(0.002):
-            self._send(producer)
-
-    def _come_and_go(self) -> None:
-        while not self._stopping.wait(0.01):
-            self._send(self._producer())
-
-
-def test_certificates_are_replaced_under_load_without_failed_requests(stage: Stage) -> None:
-    issued = [stage.authority.issue("proxy", hosts=["127.0.0.1"]) for _ in range(3)]
-    with Load(stage, create_topic(stage.kafka)) as load:
-        for new in issued:
-            _replace(stage, "proxy.pem", new.certificate)
-            time.sleep(0.3)  # between the two renames the pair does not match
-            _replace(stage, "proxy.key", new.key)
-            wait_until(lambda new=new: _serial(new) in load.serials[-1:], timeout_s=10, what="shows the new one")  # type: ignore[misc]
-        expiry = stage.proxy.metrics().values(
-            "kafka_quota_proxy_tls_certificate_expiry_timestamp_seconds", listener=BOTH, side="client"
-        )
-
-    assert load.failures == []
-    assert load.delivered > 100
-    assert {_serial(new) for new in issued} <= set(load.serials)
-    assert expiry == [x509.load_pem_x509_certificate(issued[-1].certificate).not_valid_after_utc.timestamp()]
