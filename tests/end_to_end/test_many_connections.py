@@ -99,25 +99,6 @@ def topics(kafka: Kafka) -> dict[str, Topic]:
     return {CONSUMERS: topic_to_read(kafka), PRODUCERS: topic_to_write(kafka)}
 
 
-@pytest.fixture(scope="module")
-def table() -> Iterator[dict[tuple[str, str, int], Cell]]:
-    """The results by role, row and connections, which are printed at the end (``pytest -rP``)."""
-    cells: dict[tuple[str, str, int], Cell] = {}
-    yield cells
-    columns = sorted({connections for _, _, connections in cells})
-    lines = [
-        "| share of the quota: mean (least – most of any minute) | " + " | ".join(f"{n:,}" for n in columns) + " |"
-    ]
-    lines.append("|---" * (len(columns) + 1) + "|")
-    for role in (CONSUMERS, PRODUCERS):
-        for row in _ROWS:
-            found = [cells.get((role, row, connections)) for connections in columns]
-            if any(found):
-                words = (str(cell.shares) if cell else "" for cell in found)
-                lines.append(f"| {role}, {row} | " + " | ".join(words) + " |")
-    print("\n".join(lines))  # noqa: T201
-
-
 def _run(
     kafka: Kafka,
     topic: Topic,
@@ -225,15 +206,10 @@ def test_thirty_connections_share_one_quota(kafka_4: Kafka) -> None:
 @pytest.mark.parametrize("role", [CONSUMERS, PRODUCERS])
 @pytest.mark.parametrize("connections", [1, 5, 30, 120, 1_000])
 def test_any_number_of_connections_share_one_quota(
-    kafka: Kafka,
-    topics: dict[str, Topic],
-    table: dict[tuple[str, str, int], Cell],
-    connections: int,
-    role: str,
+    kafka: Kafka, topics: dict[str, Topic], connections: int, role: str
 ) -> None:
     cells = _run(kafka, topics[role], role, connections)
 
-    table |= {(role, row, connections): cell for row, cell in cells.items()}
     _show(role, connections, cells)
     assert _faults_of_shapes(role, cells) == []
 
