@@ -12,29 +12,10 @@ import pytest
 
 from kafka_quota_proxy.testing import ThrottlingProxy
 from tests.end_to_end.support.artifacts import KAFKA_4
-from tests.end_to_end.support.clients import create_topic, end_offset
+from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.kafka import Kafka
 from tests.support.pages import block
 
-_PARTITIONS: Final = 4
-_TESTS: Final = f"""
-import confluent_kafka
-
-
-def test_producer_is_throttled(kafka_throttle):
-    kafka_throttle.next({_PARTITIONS}, api="Produce", throttle_time_ms=100, client_id="app")
-    events = []
-    producer = confluent_kafka.Producer({{
-        "bootstrap.servers": kafka_throttle.bootstrap_servers,
-        "client.id": "app",
-        "throttle_cb": lambda event: events.append((event.broker_id, event.throttle_time)),
-    }})
-    for partition in range({_PARTITIONS}):
-        producer.produce("TOPIC", b"value", partition=partition)
-        assert producer.flush(20) == 0
-    assert {{one for one in events if one[1]}} == {{(1, 0.1), (2, 0.1)}}
-    assert [one.throttle_time_ms for one in kafka_throttle.observed("app")] == [100] * {_PARTITIONS}
-"""
 _START_S: Final = 2.0
 # Other programs may have the processors for a while.
 _TRIES: Final = 8
@@ -44,17 +25,6 @@ _TRIES: Final = 8
 def cluster() -> Iterator[Kafka]:
     with Kafka(KAFKA_4, nodes=2, proxied=()) as kafka:
         yield kafka
-
-
-@pytest.mark.long
-def test_fixture_runs_in_front_of_a_cluster(cluster: Kafka, pytester: pytest.Pytester) -> None:
-    topic = create_topic(cluster, partitions=_PARTITIONS)
-    pytester.makepyfile(_TESTS.replace("TOPIC", topic))
-
-    result = pytester.runpytest_subprocess(f"--kafka-bootstrap-servers={cluster.bootstrap_servers}")
-
-    result.assert_outcomes(passed=1)
-    assert [end_offset(cluster, topic, partition=number) for number in range(_PARTITIONS)] == [1] * _PARTITIONS
 
 
 @pytest.mark.long
