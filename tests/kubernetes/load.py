@@ -2,13 +2,16 @@
 
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
+from tests.end_to_end.support.live_clients import LibrdkafkaProducer
 
 _PARTITIONS: Final = 3
 _RECORDS_PER_S: Final = 300
@@ -34,42 +37,36 @@ class Load:
         self._direct, self._topic = direct, topic
         admin = AdminClient({"bootstrap.servers": direct})
         admin.create_topics([NewTopic(topic, _PARTITIONS, 1)])[topic].result(_PATIENCE_S)
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "acks": "all",
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "message.timeout.ms": 1_000 * _PATIENCE_S,
-                "reconnect.backoff.max.ms": 500,
-                "topic.metadata.refresh.interval.ms": 2_000,
-            }
+        settings = {
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "message.timeout.ms": 1_000 * _PATIENCE_S,
+            "reconnect.backoff.max.ms": 500,
+            "topic.metadata.refresh.interval.ms": 2_000,
+        }
+        self._producer = LibrdkafkaProducer(
+            bootstrap_servers, topic, partitions=_PARTITIONS, every_s=1 / _RECORDS_PER_S, settings=settings
         )
-        self._sent = 0
-        self._acknowledged: dict[int, float] = {}
-        self._failed = 0
-        self._ends = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._producer.run)
 
     def __enter__(self) -> Self:
         self._thread.start()
         deadline = time.monotonic() + _PATIENCE_S
-        while not self._acknowledged and time.monotonic() < deadline:
+        while not self._producer.acknowledged and time.monotonic() < deadline:
             time.sleep(0.05)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ends.set()
+        self._producer.stop()
         self._thread.join()
-        self._producer.flush(_PATIENCE_S)
 
     def outcome(self) -> Outcome:
         """Read the topic from the brokers themselves, and compare it with what was acknowledged."""
         consumer = Consumer({"bootstrap.servers": self._direct, "group.id": self._topic, "enable.partition.eof": True})
         consumer.assign([TopicPartition(self._topic, one, 0) for one in range(_PARTITIONS)])
-        stored: dict[int, int] = {}
+        stored: Counter[int] = Counter()
         last = dict.fromkeys(range(_PARTITIONS), -1)
         ends, disordered = 0, 0
         while ends < _PARTITIONS:
@@ -81,33 +78,17 @@ class Load:
                     raise AssertionError(error)
                 ends += 1
                 continue
-            number, partition = int(message.value() or b""), message.partition() or 0
+            number, partition = int(message.key() or b""), message.partition() or 0
             disordered += number < last[partition]
             last[partition] = number
-            stored[number] = stored.get(number, 0) + 1
+            stored[number] += 1
         consumer.close()
+        acknowledged = self._producer.acknowledged
         return Outcome(
-            acknowledged=len(self._acknowledged),
-            failed=self._failed,
-            lost=len(self._acknowledged.keys() - stored.keys()),
+            acknowledged=len(acknowledged),
+            failed=len(self._producer.failures),
+            lost=len(acknowledged - stored.keys()),
             twice=sum(count > 1 for count in stored.values()),
             disordered=disordered,
-            longest_s=max(self._acknowledged.values()),
+            longest_s=self._producer.longest_s,
         )
-
-    def _run(self) -> None:
-        began = time.monotonic()
-        while not self._ends.is_set():
-            self._send(self._sent, time.monotonic())
-            self._sent += 1
-            ahead_s = self._sent / _RECORDS_PER_S - (time.monotonic() - began)
-            self._producer.poll(max(0, ahead_s))
-
-    def _send(self, number: int, sent_at: float) -> None:
-        def delivered(error: KafkaError | None, _: Message) -> None:
-            if error is None:
-                self._acknowledged[number] = time.monotonic() - sent_at
-            else:
-                self._failed += 1
-
-        self._producer.produce(self._topic, b"%d" % number, partition=number % _PARTITIONS, on_delivery=delivered)
