@@ -8,27 +8,25 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import confluent_kafka
-
+from tests.end_to_end.support.endless import consume_endlessly, produce_endlessly
 from tests.end_to_end.support.processes import HarnessError, Process, free_port, scratch, wait_until
 from tests.end_to_end.support.proxy import Proxy
 
 _ROOT: Final = Path(__file__).parents[3]
 _BROKER: Final = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
 TOKEN: Final = "f" * 32  # of nobody
-_RECORD: Final = bytes(10_000)
 
-# The bytes per second that each producer of the scene writes. None: as many as it may.
-PRODUCERS: Final[Mapping[str, int | None]] = {
-    "clickstream": None,
-    "etl-nightly": None,
+# The bytes per second that each producer of the scene writes. 0: as many as it may.
+PRODUCERS: Final[Mapping[str, int]] = {
+    "clickstream": 0,
+    "etl-nightly": 0,
     "orders-service": 850_000,
     "billing": 235_000,
     "audit-shipper": 60_000,
@@ -49,53 +47,22 @@ _CHANGES: Final[tuple[Mapping[str, float], ...]] = (
 )
 
 
-class Traffic:
-    """Clients that produce and consume through a proxy until the ``with`` block ends.
-
-    ``producers`` are client-ids with the bytes per second that each writes, or None for as many as it may.
-    """
-
-    def __init__(self, address: str, producers: Mapping[str, int | None], consumers: tuple[str, ...] = ()) -> None:
-        self._address = address
-        self._rates = dict(producers)
-        self._sent = dict.fromkeys(producers, 0)
-        self._producers = {name: confluent_kafka.Producer(self._settings(name)) for name in producers}
-        self._consumers = [confluent_kafka.Consumer(self._settings(name) | {"group.id": name}) for name in consumers]
-        for consumer in self._consumers:
-            consumer.assign([confluent_kafka.TopicPartition("orders", 0, confluent_kafka.OFFSET_END)])
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Traffic:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-        for producer in self._producers.values():
-            producer.purge()
-        for consumer in self._consumers:
-            consumer.close()
-
-    def _settings(self, client_id: str) -> dict[str, Any]:
-        return {"bootstrap.servers": self._address, "client.id": client_id, "log_level": 2}
-
-    def _run(self) -> None:
-        began_s = time.monotonic()
-        while not self._is_over.is_set():
-            for name, producer in self._producers.items():
-                rate = self._rates[name]
-                due = 50 if rate is None else int((time.monotonic() - began_s) * rate / len(_RECORD)) - self._sent[name]
-                for _ in range(min(due, 50)):
-                    if rate is None and len(producer) > 200:
-                        break
-                    producer.produce("orders", _RECORD, partition=0)
-                    self._sent[name] += 1
-                producer.poll(0)
-            for consumer in self._consumers:
-                consumer.consume(200, timeout=0)
-            time.sleep(0.01)
+@contextmanager
+def _traffic(address: str) -> Iterator[None]:
+    """Let clients produce and consume through a proxy until the ``with`` block ends."""
+    end = threading.Event()
+    with ThreadPoolExecutor(len(PRODUCERS) + len(CONSUMERS)) as pool:
+        running = [
+            pool.submit(produce_endlessly, address, "orders", name, end, bytes_a_second=rate, record_bytes=10_000)
+            for name, rate in PRODUCERS.items()
+        ]
+        running += [pool.submit(consume_endlessly, address, "orders", name, end) for name in CONSUMERS]
+        try:
+            yield
+        finally:
+            end.set()
+    for client in running:
+        client.result()
 
 
 @contextmanager
@@ -143,7 +110,7 @@ def scene() -> Iterator[Proxy]:
             "quotas": [dict(rule) for rule in RULES[:-1]],
         }
         proxy = stack.enter_context(proxy_before_broker(settings))
-        stack.enter_context(Traffic(proxy.address("clients"), PRODUCERS, CONSUMERS))
+        stack.enter_context(_traffic(proxy.address("clients")))
         for limits in _CHANGES:
             change_quota(proxy, "alice", limits)
         proxy.reload({**settings, "quotas": [dict(rule) for rule in RULES]})
