@@ -13,10 +13,9 @@ import time
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
-import confluent_kafka
 import pytest
 
-from tests.end_to_end.support.clients import QUIET, create_topic, end_offset
+from tests.end_to_end.support.clients import create_topic, messages
 from tests.end_to_end.support.frames import PRODUCE, PRODUCE_VERSION, RawClient, produce_body, raw_client, record_batch
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import batch_of
@@ -52,24 +51,6 @@ class Scene(NamedTuple):
 
 def _labelled(label: str) -> bytes:
     return record_batch([label.encode().ljust(_LABELLED_BYTES, b".")])
-
-
-def _records(kafka: Kafka, topic: str) -> list[tuple[bytes, bytes]]:
-    """Return the key and the value of each record of a topic."""
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", **QUIET})
-    found: list[tuple[bytes, bytes]] = []
-    try:
-        consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
-        count = end_offset(kafka, topic)
-        until_s = time.monotonic() + 30
-        while len(found) < count:
-            assert time.monotonic() < until_s, f"only {len(found)} of {count} records were read"
-            for message in consumer.consume(1_000, timeout=1):
-                assert message.error() is None, message.error()
-                found.append((message.key() or b"", message.value() or b""))
-    finally:
-        consumer.close()
-    return found
 
 
 def _wait_in_line(stack: ExitStack, proxy: Proxy, topic: str, label: str, *, acks: int = 1) -> RawClient:
@@ -109,13 +90,12 @@ def _played(kafka: Kafka, shape: str) -> Scene:
         assert last.produce(topic, _labelled("last")).error_code == 0
         time.sleep(max(0.0, paid_s - time.monotonic()) + 2)
 
+        values = [message.value() or b"" for message in messages(kafka, topic)]
         events = (json.loads(line) for line in proxy.log.splitlines() if line.startswith("{"))
         return Scene(
             after=after,
             end=proxy.metrics(),
-            labels=[
-                value.rstrip(b".").decode() for _, value in _records(kafka, topic) if len(value) == _LABELLED_BYTES
-            ],
+            labels=[value.rstrip(b".").decode() for value in values if len(value) == _LABELLED_BYTES],
             sent_bytes=sum(client.sent_bytes - _SIZE_FIELD_BYTES for client in (debtor, kept, last)),
             warnings=[event for event in events if event.get("event") == "wait_exceeds_patience"],
         )

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TIMESTAMP_CREATE_TIME, Consumer, TopicPartition
+from confluent_kafka import TIMESTAMP_CREATE_TIME
 
-from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.clients import create_topic, messages
 from tests.end_to_end.support.frames import RawClient, raw_client
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import KIB, batch_of
@@ -157,30 +157,12 @@ def test_topic_has_the_same_records_as_the_files(kafka_4: Kafka, tmp_path: Path)
         assert proxy.stop() == 0
 
     from_files = _records(tmp_path)
-    messages = list(_messages(kafka_4, usage))
-    from_topic = [json.loads(value) for _, value, _ in messages]
+    found = list(messages(kafka_4, usage))
+    from_topic = [json.loads(message.value() or b"") for message in found]
     assert sorted(map(str, from_topic)) == sorted(map(str, from_files))
     assert _sum(from_topic, kind="produce", client_id="é") == into
     assert _sum(from_topic, kind="fetch", client_id="é") == out_of
-    for (key, _, timestamp), record in zip(messages, from_topic, strict=True):
+    for message, record in zip(found, from_topic, strict=True):
         names = ("proxy", "broker", "kind", "user", "client_id", "listener")
-        assert json.loads(key) == {name: record[name] for name in names if name in record}
-        assert timestamp == (TIMESTAMP_CREATE_TIME, record["start_ms"])
-
-
-def _messages(kafka: Kafka, topic: str) -> Iterator[tuple[bytes, bytes, tuple[int, int]]]:
-    """Return the key, the value and the timestamp of all records in a topic with one partition."""
-    consumer = Consumer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reads", "enable.auto.commit": False}
-    )
-    try:
-        partition = TopicPartition(topic, 0, 0)
-        _, end = consumer.get_watermark_offsets(partition, timeout=10)
-        consumer.assign([partition])
-        for _ in range(end):
-            message = consumer.poll(10)
-            assert message is not None
-            assert message.error() is None
-            yield message.key() or b"", message.value() or b"", message.timestamp()
-    finally:
-        consumer.close()
+        assert json.loads(message.key() or b"") == {name: record[name] for name in names if name in record}
+        assert message.timestamp() == (TIMESTAMP_CREATE_TIME, record["start_ms"])

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import confluent_kafka
-
 from tests.end_to_end.support import frames
 from tests.end_to_end.support.artifacts import KAFKA_4
-from tests.end_to_end.support.clients import QUIET, create_topic, end_offset
+from tests.end_to_end.support.clients import create_topic, messages
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.processes import HarnessError, free_port, free_ports, scratch, wait_until
 from tests.end_to_end.support.proxy import Proxy
@@ -357,30 +355,12 @@ def _client(name: str) -> Client:
 def _read(kafka: Kafka, topic: str) -> Topic:
     """Read a whole topic from the brokers themselves."""
     found = Topic(Notes(), [])
-    for message in _messages(kafka, topic):
+    for message in messages(kafka, topic, timeout_s=600):
         before = len(found.notes.faults)
-        found.notes.take(message.offset(), message.key(), message.value())
+        found.notes.take(message.offset() or 0, message.key(), message.value())
         if len(found.notes.faults) == before:
-            found.numbers.append((int(message.key()), message.timestamp()[1] / 1_000))
+            found.numbers.append((int(message.key() or b""), message.timestamp()[1] / 1_000))
     return found
-
-
-def _messages(kafka: Kafka, topic: str) -> Iterator[Any]:
-    end = end_offset(kafka, topic)
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", **QUIET})
-    try:
-        consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
-        left = end
-        deadline = time.monotonic() + 600
-        while left > 0:
-            if time.monotonic() > deadline:
-                raise HarnessError(f"{left} records of {topic} were not read")
-            for message in consumer.consume(1_000, timeout=1):
-                if message.error() is None:
-                    left -= 1
-                    yield message
-    finally:
-        consumer.close()
 
 
 def away_spans(evidence: Evidence) -> list[Span]:

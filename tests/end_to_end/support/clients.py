@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -84,24 +84,30 @@ def end_offset(kafka: Kafka, topic: str, *, partition: int = 0) -> int:
         consumer.close()
 
 
-def numbers(kafka: Kafka, topic: str) -> set[int]:
-    """Return the numbers of all records in a topic. Fails if a record's bytes are wrong."""
-    found: set[int] = set()
+def messages(kafka: Kafka, topic: str, *, timeout_s: float = _PATIENCE_S) -> Iterator[confluent_kafka.Message]:
+    """Read partition 0 of a topic from its start to its present end, from the brokers themselves."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", **QUIET})
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
         left = end_offset(kafka, topic)
-        deadline = time.monotonic() + _PATIENCE_S
+        deadline = time.monotonic() + timeout_s
         while left:
             assert time.monotonic() < deadline, f"{left} records of {topic} were not read"
             for message in consumer.consume(1_000, timeout=1):
                 assert message.error() is None, message.error()
-                number = int(message.key() or b"")
-                assert message.value() == value(number)
-                found.add(number)
                 left -= 1
+                yield message
     finally:
         consumer.close()
+
+
+def numbers(kafka: Kafka, topic: str) -> set[int]:
+    """Return the numbers of all records in a topic. Fails if a record's bytes are wrong."""
+    found: set[int] = set()
+    for message in messages(kafka, topic):
+        number = int(message.key() or b"")
+        assert message.value() == value(number)
+        found.add(number)
     return found
 
 
