@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from bench import machine
 from tests.end_to_end.support.processes import HarnessError, remove_scratch_of_dead_runs
 from tests.soak import checks, record
 from tests.soak.checks import LONG_LIFE_S, Flow, Use
@@ -67,7 +68,7 @@ def main() -> int:
     if folder is not None:
         preface = _PREFACE.format(
             arguments=f"--minutes {options.minutes:g} --seed {options.seed}",
-            machine=record.machine(),
+            machine=machine.name(),
             software=record.software(),
         )
         (folder / "RECORD.md").write_text(preface + tables, encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import statistics
@@ -31,14 +30,6 @@ class Results(NamedTuple):
     uses: dict[str, Use]
     delivered: dict[str, Delivered]
     findings: list[str]
-
-
-def machine() -> str:
-    """Return CPU, cores, memory and kernel."""
-    model = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    processor = f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores"
-    return f"{processor}, {memory_bytes / 2**30:.0f} GiB, {platform.system()} {platform.release()}"
 
 
 def software() -> str:
