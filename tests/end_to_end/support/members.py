@@ -1,7 +1,6 @@
-"""Group members of each client library, which count their rebalances, and the generations of a group."""
+"""Group members of each client library, which count their rebalances."""
 
 import asyncio
-import struct
 import time
 from collections.abc import Collection
 from typing import Any, Final
@@ -9,7 +8,7 @@ from typing import Any, Final
 import aiokafka
 import confluent_kafka
 
-from tests.end_to_end.support.clients import end_offset, run_java_program
+from tests.end_to_end.support.clients import run_java_program
 from tests.end_to_end.support.kafka import Kafka
 
 SESSION_TIMEOUT_MS: Final = 6_000  # the broker's minimum
@@ -92,35 +91,3 @@ async def _until(address: str, topic: str, group: str, seconds: int) -> Report:
             for messages in (await consumer.getmany(timeout_ms=200)).values():
                 report["size_bytes"] += sum(len(message.value) for message in messages)
         return dict(report)
-
-
-def generations(kafka: Kafka, groups: Collection[str]) -> dict[str, int]:
-    """Return the generation of each group, read from the topic ``__consumer_offsets``.
-
-    A key is int16 version (2 for a group) and the group's name. A value begins with int16 version, the protocol type
-    and int32 generation.
-    """
-    found = dict.fromkeys(groups, 0)
-    partitions = [
-        confluent_kafka.TopicPartition("__consumer_offsets", number, confluent_kafka.OFFSET_BEGINNING)
-        for number in range(3)
-    ]
-    left = sum(end_offset(kafka, "__consumer_offsets", partition=number) for number in range(3))
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused"})
-    try:
-        consumer.assign(partitions)
-        deadline = time.monotonic() + 30
-        while left:
-            assert time.monotonic() < deadline, f"{left} records of __consumer_offsets were not read"
-            for message in consumer.consume(1_000, timeout=1):
-                left -= 1
-                key, value = message.key() or b"", message.value()
-                version, length = struct.unpack_from(">hh", key)
-                group = key[4 : 4 + length].decode()
-                if version == 2 and group in found and value is not None:
-                    (type_length,) = struct.unpack_from(">h", value, 2)
-                    (generation,) = struct.unpack_from(">i", value, 4 + type_length)
-                    found[group] = max(found[group], generation)
-    finally:
-        consumer.close()
-    return found
