@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 import pytest
-from confluent_kafka.admin import AdminClient
 
 from kafka_quota_proxy.protocol.api import API_NAMES, HIGHEST_VERSION, ApiKey
 from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, KAFKA_4_3
-from tests.end_to_end.support.clients import QUIET, Java, create_topic
-from tests.end_to_end.support.frames import API_VERSIONS, RawClient, raw_client
+from tests.end_to_end.support.clients import Java, create_topic
+from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.old_kafka import OldKafka
 from tests.end_to_end.support.processes import free_ports
@@ -23,7 +21,6 @@ from tests.end_to_end.support.proxy import Proxy
 _UNSTABLE: Final = {ApiKey.INIT_PRODUCER_ID: 6}
 _UNKNOWN: Final = "kafka_quota_proxy_unknown_api_total"
 _NONE, _INVALID_REQUEST, _REBOOTSTRAP_REQUIRED = 0, 42, 129
-_ANY_NODE: Final = -1
 
 
 @pytest.mark.parametrize(
@@ -56,7 +53,6 @@ def _offered(port: int) -> dict[int, int]:
 class _Front(NamedTuple):
     kafka: Kafka
     proxy: Proxy
-    cluster_id: str
     ports: dict[str, int]
 
 
@@ -76,45 +72,7 @@ def front(kafka_4: Kafka) -> Iterator[_Front]:
         },
     ]
     with Proxy({"listeners": listeners}) as proxy:
-        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{first}", **QUIET})
-        cluster_id = admin.describe_cluster(request_timeout=30).result().cluster_id
-        ports = {"direct": direct.port, "sidecar": endpoint.advertised_port, "bootstrap": first, "broker": broker_port}
-        yield _Front(kafka_4, proxy, cluster_id, ports)
-
-
-@pytest.mark.parametrize("where", ["direct", "sidecar", "bootstrap", "broker"])
-def test_a_client_that_means_another_broker_is_told_to_start_anew(front: _Front, where: str) -> None:
-    """KIP-1242: the broker compares the cluster id and the node id in ApiVersions v5 with its own."""
-    own_id, other_id = front.kafka.broker.node_id, front.kafka.broker.node_id + 1
-    expected = {
-        (None, _ANY_NODE): _NONE,
-        (front.cluster_id, own_id): _NONE,
-        (front.cluster_id, other_id): _REBOOTSTRAP_REQUIRED,
-        ("another-cluster", own_id): _REBOOTSTRAP_REQUIRED,
-        ("another-cluster", other_id): _REBOOTSTRAP_REQUIRED,
-        # A client that says only one of both gets an error.
-        (front.cluster_id, _ANY_NODE): _INVALID_REQUEST,
-        (None, own_id): _INVALID_REQUEST,
-    }
-    with raw_client(front.ports[where]) as client:
-        says = {key: _error_of_api_versions(client, *key) for key in expected}
-        # The connection stays: after each error, the next request is answered.
-        assert client.api_versions()
-
-    assert says == expected
-    assert front.proxy.metrics().total(_UNKNOWN) == 0
-
-
-def _error_of_api_versions(client: RawClient, cluster_id: str | None, node_id: int) -> int:
-    no_tags = b"\0"
-    body = no_tags + _compact("raw") + _compact("1.0") + _compact(cluster_id) + struct.pack(">i", node_id) + no_tags
-    (error_code,) = struct.unpack_from(">h", client.ask(API_VERSIONS, 5, body).body)
-    return int(error_code)
-
-
-def _compact(text: str | None) -> bytes:
-    """Encode a compact nullable string of up to 126 bytes."""
-    return b"\0" if text is None else bytes([len(text) + 1]) + text.encode()
+        yield _Front(kafka_4, proxy, {"sidecar": endpoint.advertised_port, "bootstrap": first})
 
 
 @pytest.mark.parametrize("where", ["sidecar", "bootstrap"])

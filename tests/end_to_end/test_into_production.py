@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -107,10 +106,6 @@ class LiveClients:
     def ends(self) -> dict[Place, int]:
         return self._administrator.ends(self.topics.values())
 
-    def longest_pauses(self) -> str:
-        """Return the longest time of a record of each Python producer since the last call."""
-        return ", ".join(f"{name} {one.take_longest_s():.1f} s" for name, one in self.producers.items())
-
     def _java(self, role: str, *arguments: str) -> dict[str, int]:
         settings = {
             "producer": [f"partitions={_PARTITIONS}", "client.id=java"],
@@ -191,20 +186,16 @@ def test_clients_are_moved_behind_sidecars_and_back_without_an_error(
                 if not has_two_listeners:
                     _roll(brokers, administrator, lambda one: one.restart("# first round"))
                     _roll(brokers, administrator, lambda one: one.restart("# second round"))
-                    _report("a listener for replication", clients)
                 _roll(sidecars, administrator, lambda one: one.move_in(tmp_path))
                 clients.make_progress()
-                _report("moved in", clients)
                 before = _sources(sidecars)
                 clients.make_progress()
                 _limit(sidecars)
                 clients.make_progress()
-                _report("limited", clients)
                 assert set(_sources(sidecars) - before) == {PROXY_HOST}
                 metrics = [one.running_proxy.metrics() for one in sidecars]
                 _roll(sidecars, administrator, Sidecar.move_out)
                 clients.make_progress()
-                _report("moved out", clients)
         finally:
             for one in sidecars:
                 one.end()
@@ -219,10 +210,6 @@ def _sources(sidecars: list[Sidecar]) -> Counter[str]:
     return Counter(request.source for one in sidecars for request in one.broker.requests(CLIENTS))
 
 
-def _report(phase: str, clients: LiveClients) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {phase}: {clients.longest_pauses()}", flush=True)  # noqa: T201
-
-
 def _check(clients: LiveClients, administrator: Administrator) -> None:
     """Check that no client got an error, and that nothing is lost."""
     python: list[LiveProducer | LibrdkafkaMember] = [*clients.producers.values(), *clients.members]
@@ -234,7 +221,6 @@ def _check(clients: LiveClients, administrator: Administrator) -> None:
     assert sorted(keys["librdkafka"]) == list(range(len(clients.producers["librdkafka"].acknowledged)))
     # aiokafka is not idempotent here. It sends a record again if the connection ends before the answer.
     assert set(keys["aiokafka"]) == clients.producers["aiokafka"].acknowledged
-    doubled = len(keys["aiokafka"]) - len(set(keys["aiokafka"]))
 
     ends = clients.ends()
     for group in _GROUPS:
@@ -243,7 +229,3 @@ def _check(clients: LiveClients, administrator: Administrator) -> None:
     seen: Counter[tuple[str, int, int]] = sum((one.seen for one in clients.members), Counter())
     assert set(seen) == records
     assert clients.java_group["seen"] == len(records)
-    print(  # noqa: T201
-        {name: len(found) for name, found in keys.items()}, f"doubled by aiokafka: {doubled},",
-        f"read twice by librdkafka: {seen.total() - len(seen)}, java: {clients.java_producer, clients.java_group}",
-    )  # fmt: skip

@@ -102,18 +102,6 @@ def _share(cell: Cell, arrivals: Sequence[Arrival], seconds: int) -> float:
     )
 
 
-def _as_table(shares: dict[Cell, float]) -> str:
-    """Return a table with a line for each library, quota and size of batch, and a column for each shape."""
-    shapes = [shape for shape in (SAMPLED, PACED, _KAFKAS_OWN) if any(cell.shape == shape for cell in shares)]
-    lines = [f"| client | quota, KiB/s | batch, bytes | partitions | {' | '.join(shapes)} |"]
-    lines.append("|---" * (4 + len(shapes)) + "|")
-    for key in dict.fromkeys(cell._replace(shape="") for cell in shares):
-        found = [shares.get(key._replace(shape=shape)) for shape in shapes]
-        words = " | ".join("" if share is None else f"{share:.3f}" for share in found)
-        lines.append(f"| {key.library} | {key.quota // KIB} | {key.batch_bytes} | {key.partitions} | {words} |")
-    return "\n".join(lines)
-
-
 def _faults(shares: dict[Cell, float]) -> list[str]:
     """Return a sentence for each cell of ours below the least share, or below what Kafka's own quota gives."""
     faults = []
@@ -147,7 +135,7 @@ _FEW: Final = ((512 * KIB, 16_384), (2 * MIB, 65_536), (MIB, 200_000))
 def test_lone_consumer_gets_its_quota_in_whole_batches(kafka_4: Kafka) -> None:
     shares = _shares(kafka_4, _cells((LIBRDKAFKA, JAVA), _FEW), seconds=_PROOF_S)
 
-    print(_as_table(shares))  # noqa: T201
+    print(shares)  # noqa: T201
     assert _faults(shares) == []
 
 
@@ -167,7 +155,7 @@ def test_any_batches_and_quotas(kafka_4: Kafka, batch_bytes: int, partitions: in
     seconds = _LONGER_S if batch_bytes < MIB else 15 + 6 * _WINDOW_S
     shares = _shares(kafka_4, _cells(_LIBRARIES, pairs, partitions, with_kafkas=True), seconds=seconds)
 
-    print(_as_table(shares))  # noqa: T201
+    print(shares)  # noqa: T201
     assert _faults(shares) == []
 
 
@@ -182,5 +170,5 @@ def test_large_quota(kafka_4: Kafka, library: str, batch_bytes: int, partitions:
         cycles = 2 if cell.shape == PACED else 8
         shares |= _shares(kafka_4, [cell], seconds=int(_AFTER_S[cell.shape]) + cycles * _WINDOW_S)
 
-    print(_as_table(shares))  # noqa: T201
+    print(shares)  # noqa: T201
     assert _faults(shares) == []

@@ -190,9 +190,3 @@ def test_quota_of_the_certificates_user_holds(stage: Stage) -> None:
     throttled = "kafka_quota_proxy_throttled_requests_total"
     assert stage.proxy.metrics().total(throttled, user="alice") > 0
     assert stage.proxy.metrics().total(throttled, user="bob") == 0
-
-
-# -- handshakes, one by one --
-
-
-# -- certificates that change --

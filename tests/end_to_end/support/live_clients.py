@@ -41,11 +41,6 @@ class LiveProducer(ABC):
     def stop(self) -> None:
         self._stopped.set()
 
-    def take_longest_s(self) -> float:
-        """Return the longest time of a record since the last call."""
-        longest_s, self.longest_s = self.longest_s, 0.0
-        return longest_s
-
     def _ended(self, number: int, sent_s: float, error: object) -> None:
         self.longest_s = max(self.longest_s, time.monotonic() - sent_s)
         if error is None:
