@@ -146,7 +146,8 @@ def test_records_larger_than_every_limit_move(bed: Bed) -> None:
     config = {"max.message.bytes": str(12 * MB)}
     moving = load(kafka, on=[1], size_bytes=33 * MB, record_bytes=11 * MB, partitions=1, config=config)
     written = moving.digests(kafka.brokers[0])
-    assert proxy.reload(throttled(moving, rate=5 * MB))
+    # Without a list of replicas, every lagging replica of the broker is throttled.
+    assert proxy.reload({"replication": {"leader.replication.throttled.rate": 5 * MB}})
     reassignment = Reassignment(load=moving, to=[1, 3])
 
     with Growth(moving, kafka.brokers[2]) as growth:
