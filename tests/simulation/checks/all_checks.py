@@ -11,7 +11,6 @@ from tests.simulation.checks.cut_short import CutShort
 from tests.simulation.checks.dials import Dials
 from tests.simulation.checks.durability import Durability
 from tests.simulation.checks.ends import Ends
-from tests.simulation.checks.fair_queue import FairQueue
 from tests.simulation.checks.follower_fetches import FollowerFetches
 from tests.simulation.checks.held_back import HeldBack
 from tests.simulation.checks.in_sync import InSync
@@ -45,7 +44,6 @@ ALL: Final[tuple[type[Check], ...]] = (
     Usable,
     Dials,
     BrokerPorts,
-    FairQueue,
     Memory,
     Isolation,
     InSync,
