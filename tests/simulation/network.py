@@ -23,8 +23,8 @@ _UNANSWERED_MS: Final = 924_000.0
 _KEEPALIVE_MS: Final = 45_000.0
 
 
-class Handler(Protocol):
-    """Whoever owns one end of a connection."""
+class Handler:
+    """Whoever owns one end of a connection. Each method does nothing where nothing needs to be done."""
 
     def connected(self, end: "End") -> None:
         """The connection is open."""

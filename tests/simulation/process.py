@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.disk import Disk
 from tests.simulation.loop import SimulatedLoop
-from tests.simulation.network import End
+from tests.simulation.network import End, Handler
 from tests.simulation.sockets import SimulatedSocket
 from tests.simulation.threads import SimulatedThread
 from tests.simulation.transport import SimulatedTransport
@@ -114,7 +114,7 @@ class OddError(Exception):
     """An error that the proxy does not know. One connection may end with it, and nothing else."""
 
 
-class _Dial:
+class _Dial(Handler):
     """Waits until a connection is made or refused."""
 
     def __init__(self, loop: ProcessLoop) -> None:
@@ -125,20 +125,11 @@ class _Dial:
         """The connection is open."""
         self._loop.call_soon(lambda: None if self.answered.done() else self.answered.set_result(None))
 
-    def received(self, end: End, data: bytes) -> None:
-        """Not called."""
-
-    def ended(self, end: End) -> None:
-        """Not called."""
-
     def lost(self, end: End, is_reset: bool) -> None:
         """The connection was refused, or the address is not reached."""
         number = errno.ETIMEDOUT if end.is_timed_out else errno.ECONNRESET if is_reset else errno.ECONNREFUSED
         error = OSError(number, os.strerror(number))
         self._loop.call_soon(lambda: None if self.answered.done() else self.answered.set_exception(error))
-
-    def drained(self, end: End) -> None:
-        """Nothing was written."""
 
 
 class Process:

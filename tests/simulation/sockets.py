@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.simulation.network import End, Endpoint
+from tests.simulation.network import End, Endpoint, Handler
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
 
 
-class SimulatedSocket:
+class SimulatedSocket(Handler):
     """A connected socket: what ``accept`` returns, and what a transport has as extra information."""
 
     def __init__(self, process: "Process", end: End) -> None:
@@ -92,23 +92,9 @@ class SimulatedSocket:
         if self._reader is not None:
             self._reader()
 
-    # -- events of the network, before there is a transport --
-
-    def connected(self, end: End) -> None:
-        """The connection is in the backlog."""
-
-    def received(self, end: End, data: bytes) -> None:
-        """Not called: ``_wake`` is."""
-
-    def ended(self, end: End) -> None:
-        """Not called: ``_wake`` is."""
-
     def lost(self, end: End, is_reset: bool) -> None:
-        """The peer has ended the connection."""
+        """The peer has ended the connection, before there is a transport."""
         self._wake()
-
-    def drained(self, end: End) -> None:
-        """Nothing is written before there is a transport."""
 
 
 class ListeningSocket:
@@ -182,24 +168,12 @@ class ListeningSocket:
             self._backlog.clear()
 
 
-class _Backlogged:
+class _Backlogged(Handler):
     """Owns an end that was not accepted yet. Its bytes wait."""
 
     def connected(self, end: End) -> None:
         """It waits."""
         end.pause()
-
-    def received(self, end: End, data: bytes) -> None:
-        """Not called, because the end is not read."""
-
-    def ended(self, end: End) -> None:
-        """Not called, because the end is not read."""
-
-    def lost(self, end: End, is_reset: bool) -> None:
-        """``accept`` reports it."""
-
-    def drained(self, end: End) -> None:
-        """Nothing is written."""
 
 
 class _Poll:

@@ -5,7 +5,7 @@ import errno
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.simulation.network import End
+from tests.simulation.network import End, Handler
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ _LOW_WATER_BYTES: Final = 16 * 1024
 _MOST_READ_BYTES: Final = 256 * 1024
 
 
-class SimulatedTransport(asyncio.Transport):
+class SimulatedTransport(asyncio.Transport, Handler):
     """A stream transport. Each event of the network is told to the protocol in a turn of the process's loop."""
 
     def __init__(self, process: "Process", end: End, sock: "SimulatedSocket", protocol: asyncio.BaseProtocol) -> None:
@@ -48,15 +48,6 @@ class SimulatedTransport(asyncio.Transport):
             self._plan_read()
 
     # -- events of the network --
-
-    def connected(self, end: End) -> None:
-        """The connection was made before the transport."""
-
-    def received(self, end: End, data: bytes) -> None:
-        """Not called: ``_plan_read`` is."""
-
-    def ended(self, end: End) -> None:
-        """Not called: ``_plan_read`` is."""
 
     def lost(self, end: End, is_reset: bool) -> None:
         """The connection is gone. The loop does not see that while the connection is neither read nor written."""

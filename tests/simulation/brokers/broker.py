@@ -133,7 +133,7 @@ class Broker:
             if batch.is_acknowledged or batch.base_offset < keep:
                 keep = max(keep, batch.next_offset)
                 break
-        self.cluster.note_lost(partition, partition.truncate(keep), f"broker {self.node_id} crashed")
+        self.cluster.note_lost(partition, partition.truncate(keep))
 
     def stall(self, for_ms: float) -> None:
         """Read and write nothing for a while."""

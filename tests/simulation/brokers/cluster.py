@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 Endpoint = tuple[str, int]
-Token = str
 _REPLICATION_MS: Final = 2.0
 
 
@@ -32,7 +31,7 @@ class Topic:
 
 
 class IsrChange(NamedTuple):
-    """A replica has left the in-sync replicas of a partition, or is back. ``caught_up_ms`` is when it last had all.
+    """A replica has left the in-sync replicas of a partition, or is back.
 
     ``reason`` begins with "it lags" where no fault of a broker is to blame.
     """
@@ -43,8 +42,6 @@ class IsrChange(NamedTuple):
     node_id: int
     is_in_sync: bool
     reason: str
-    caught_up_ms: float
-    fetched_ms: float
 
 
 class Lost(NamedTuple):
@@ -52,9 +49,7 @@ class Lost(NamedTuple):
 
     topic: str
     partition: int
-    token: Token
-    was_acknowledged: bool
-    reason: str
+    token: str
 
 
 class Cluster:
@@ -198,21 +193,6 @@ class Cluster:
                 follower.leader_changed(partition)
         self.world.story.tell(f"topic {name} is deleted")
 
-    def expire(self, partition: Partition, offset: int) -> None:
-        """Delete the batches before an offset, as retention does. Who fetches them is out of range."""
-        partition.log.delete_before(min(offset, partition.high_watermark))
-        self.world.story.tell(f"{partition} begins at {partition.log.start_offset} from now on")
-
-    def log_of(self, topic: str, partition: int) -> list[Token]:
-        """Return the tokens of all acknowledged batches of a partition, in order, also of those that have expired."""
-        found = self.partitions.get((topic, partition))
-        return [batch.token for batch in found.log.all_batches() if batch.is_acknowledged] if found else []
-
-    def tokens_of(self, topic: str, partition: int) -> list[Token]:
-        """Return the tokens of all batches that a partition has or had, in order."""
-        found = self.partitions.get((topic, partition))
-        return [batch.token for batch in found.log.all_batches()] if found else []
-
     # -- leaders --
 
     def move_leader(self, partition: Partition, node_id: int) -> None:
@@ -252,7 +232,7 @@ class Cluster:
         """Delete what a stopped broker has of partitions that others lead and that it is not in sync with."""
         for partition in self.partitions.values():
             if node_id in partition.states and node_id not in partition.isr and partition.leader != node_id:
-                partition.states[node_id].log_end = partition.log.start_offset
+                partition.states[node_id].log_end = 0
 
     def begin_with(self, partition: Partition, sizes: Iterable[int], *, newcomers: Iterable[int]) -> None:
         """Let a partition have batches of these sizes, of which new replicas at ``newcomers`` have nothing yet."""
@@ -287,17 +267,16 @@ class Cluster:
     def _lead(self, partition: Partition, node_id: int, reason: str) -> None:
         if partition.leader == node_id:
             return
-        self.note_lost(partition, partition.lead(node_id, self.world.clock.now_ms), reason)
+        self.note_lost(partition, partition.lead(node_id, self.world.clock.now_ms))
         self.world.story.tell(f"{partition} is led by {'nobody' if node_id < 0 else f'broker {node_id}'}: {reason}")
         for follower in self.followers:
             follower.leader_changed(partition)
         if node_id >= 0 and self.route is None:
             self._appended(partition)
 
-    def note_lost(self, partition: Partition, batches: Iterable[Batch], reason: str) -> None:
+    def note_lost(self, partition: Partition, batches: Iterable[Batch]) -> None:
         """Remember batches that are no longer in the log of a partition."""
-        for batch in batches:
-            self.lost.append(Lost(partition.topic_name, partition.index, batch.token, batch.is_acknowledged, reason))
+        self.lost += (Lost(partition.topic_name, partition.index, batch.token) for batch in batches)
 
     # -- replicas --
 
@@ -357,12 +336,7 @@ class Cluster:
         partition.advance()
 
     def _note_isr(self, partition: Partition, node_id: int, reason: str, *, is_in_sync: bool) -> None:
-        state = partition.states[node_id]
-        self.isr_changes.append(
-            IsrChange(
-                self.world.clock.now_ms, partition.topic_name, partition.index, node_id, is_in_sync, reason,
-                state.caught_up_ms, state.fetched_ms,
-            )
-        )  # fmt: skip
+        now_ms, topic, index = self.world.clock.now_ms, partition.topic_name, partition.index
+        self.isr_changes.append(IsrChange(now_ms, topic, index, node_id, is_in_sync, reason))
         verb = "joins" if is_in_sync else "leaves"
         self.world.story.tell(f"replica {node_id} {verb} the ISR of {partition}: {reason}")

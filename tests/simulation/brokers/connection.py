@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tests.simulation.network import Handler
 from tests.simulation.wire.common import RequestHeader, WireError, get_i32, parse_header
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Parked(Protocol):
         """Forget the request, because its connection is gone."""
 
 
-class Connection:
+class Connection(Handler):
     """One connection of a client, a follower or the proxy. Like Kafka, it reads no request before the last is answered.
 
     Attributes:
@@ -63,9 +64,6 @@ class Connection:
 
     # -- called by the network --
 
-    def connected(self, end: "End") -> None:
-        """The connection is open."""
-
     def received(self, end: "End", data: bytes) -> None:
         """Add bytes, and handle each frame that is whole."""
         self._chunks.append(data)
@@ -84,9 +82,6 @@ class Connection:
     def lost(self, end: "End", is_reset: bool) -> None:
         """The connection is gone."""
         self._forget()
-
-    def drained(self, end: "End") -> None:
-        """All that was written is on its way."""
 
     # -- requests --
 

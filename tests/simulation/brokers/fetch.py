@@ -158,7 +158,7 @@ class _Fetch:
         if replica_id >= 0 and replica_id not in partition.states:
             return partition, UNKNOWN_TOPIC_OR_PARTITION
         log = partition.log
-        if not log.start_offset <= wanted.offset <= log.end_offset:
+        if not 0 <= wanted.offset <= log.end_offset:
             return partition, OFFSET_OUT_OF_RANGE
         return partition, 0
 
@@ -172,10 +172,8 @@ class _Fetch:
             wanted = read.wanted
             answer = self._answer_of(read, endpoints)
             if planned.session is not None:
-                is_news = bool(read.batches or read.error) or (
-                    answer.high_watermark != wanted.high_watermark or answer.log_start_offset != wanted.log_start
-                )
-                wanted.high_watermark, wanted.log_start = answer.high_watermark, answer.log_start_offset
+                is_news = bool(read.batches or read.error) or answer.high_watermark != wanted.high_watermark
+                wanted.high_watermark = answer.high_watermark
                 if is_news:
                     served.append(wanted)
                 elif planned.is_incremental:
@@ -204,4 +202,4 @@ class _Fetch:
             return fetch.FetchedPartition(index, b"", read.error, leader=leader)
         mark = partition.high_watermark
         data = joined(read.batches, read.size)
-        return fetch.FetchedPartition(index, data, 0, mark, mark, partition.log.start_offset)
+        return fetch.FetchedPartition(index, data, 0, mark, mark, 0)

@@ -19,14 +19,14 @@ Key = tuple[str | bytes, int]
 
 
 class Wanted:
-    """A partition that is fetched. ``high_watermark`` and ``log_start`` are what the client was told last."""
+    """A partition that is fetched. ``high_watermark`` is what the client was told last."""
 
-    __slots__ = ("high_watermark", "index", "key", "leader_epoch", "log_start", "max_bytes", "offset", "topic")
+    __slots__ = ("high_watermark", "index", "key", "leader_epoch", "max_bytes", "offset", "topic")
 
     def __init__(self, topic: str | bytes, asked: FetchPartition) -> None:
         self.topic = topic
         self.key: Key = (topic, asked.partition)
-        self.high_watermark = self.log_start = -1
+        self.high_watermark = -1
         self.index, self.offset, self.max_bytes, self.leader_epoch, _, _ = asked
 
     def change(self, asked: FetchPartition) -> None:

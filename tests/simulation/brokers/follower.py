@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.ledger import Entity, Exchange
+from tests.simulation.network import Handler
 from tests.simulation.wire import fetch, records
 from tests.simulation.wire.common import correlation_id_of, get_i32
 
@@ -37,7 +38,7 @@ class _Copy:
         self.backs_off_until_ms = 0.0
 
 
-class Follower:
+class Follower(Handler):
     """Fetches from one leader for one broker, as a replica fetcher thread of Kafka does.
 
     Attributes:
@@ -140,9 +141,6 @@ class Follower:
         """The connection is gone."""
         self._hang_up(by_client=False)
         self._try_later()
-
-    def drained(self, end: "End") -> None:
-        """All that was written is on its way."""
 
     def _hang_up(self, *, by_client: bool = True) -> None:
         end, self._end = self._end, None
@@ -291,7 +289,7 @@ class Follower:
             copy.backs_off_until_ms = self.world.clock.now_ms + _BACKOFF_MS
             if answer.error_code == _OFFSET_OUT_OF_RANGE:
                 log = copy.partition.log
-                copy.offset = max(log.start_offset, min(offset, log.end_offset))
+                copy.offset = min(offset, log.end_offset)
             return
         data = answer.records or b""
         self.copied_bytes += len(data)

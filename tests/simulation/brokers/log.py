@@ -1,8 +1,6 @@
 """The log of a partition: batches as they were produced, found by offset."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
-from itertools import chain
 
 from tests.simulation.wire import records
 
@@ -35,15 +33,13 @@ class Batch:
 
 
 class Log:
-    """Batches in the order of their offsets. ``expired`` are those that retention has deleted."""
+    """Batches in the order of their offsets, which begin at 0."""
 
-    __slots__ = ("_bases", "batches", "end_offset", "expired", "start_offset")
+    __slots__ = ("_bases", "batches", "end_offset")
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
-        self.expired: list[Batch] = []
         self._bases: list[int] = []
-        self.start_offset = 0
         self.end_offset = 0
 
     def append(self, batch: Batch) -> None:
@@ -59,22 +55,8 @@ class Log:
             keep -= 1
         removed = self.batches[keep:]
         del self.batches[keep:], self._bases[keep:]
-        self.end_offset = self.batches[-1].next_offset if self.batches else self.start_offset
+        self.end_offset = self.batches[-1].next_offset if self.batches else 0
         return removed
-
-    def delete_before(self, offset: int) -> None:
-        """Move the start of the log to the batch that holds ``offset``, as retention does."""
-        keep = bisect_right(self._bases, offset) - 1
-        if offset >= self.end_offset:
-            keep = len(self.batches)
-        if keep > 0:
-            self.expired += self.batches[:keep]
-            del self.batches[:keep], self._bases[:keep]
-            self.start_offset = self.batches[0].base_offset if self.batches else self.end_offset
-
-    def all_batches(self) -> Iterator[Batch]:
-        """Return all batches in order, also those that have expired."""
-        return chain(self.expired, self.batches)
 
     def read(
         self, offset: int, limit: int, max_bytes: int, *, at_least_one: bool, cuts: bool = False

@@ -154,9 +154,8 @@ class _Waiting:
             for entry in entries:
                 batch, error = entry.batch, entry.error
                 if batch is not None and entry.partition is not None and not error:
-                    start = entry.partition.log.start_offset
                     acknowledged.append(batch)
-                    of_topic.append(produce.PartitionAnswer(entry.index, 0, batch.base_offset, -1, start))
+                    of_topic.append(produce.PartitionAnswer(entry.index, 0, batch.base_offset, -1, 0))
                     continue
                 leader = NO_LEADER
                 if error == NOT_LEADER and entry.partition is not None:

@@ -50,7 +50,7 @@ class ShareState:
             taken.append(self.returned.pop(0))
             size += taken[-1].size
         if not self.returned:
-            start = max(self.next_offset, partition.log.start_offset)
+            start = self.next_offset
             more, _ = partition.log.read(
                 start, partition.high_watermark, room - size, at_least_one=at_least_one and not taken
             )

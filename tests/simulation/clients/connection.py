@@ -10,6 +10,7 @@ from tests.simulation.clients.setting import Login as Login
 from tests.simulation.clients.setting import Setting as Setting
 from tests.simulation.clients.setting import proxy_header
 from tests.simulation.ledger import NEVER, Entity, Exchange
+from tests.simulation.network import Handler
 from tests.simulation.wire.common import WireError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def ignore(_exchange: Exchange) -> None:
     """Do nothing when a request has failed."""
 
 
-class Connection:
+class Connection(Handler):
     """A TCP connection to one broker.
 
     Attributes:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.simulation.clients.setting import proxy_header
+from tests.simulation.network import Handler
 
 if TYPE_CHECKING:
     from random import Random
@@ -134,7 +135,7 @@ class Stranger:
         return self._stays_ms
 
 
-class _Guest:
+class _Guest(Handler):
     """One connection of a stranger."""
 
     def __init__(self, stranger: Stranger) -> None:
@@ -194,6 +195,3 @@ class _Guest:
     def lost(self, end: "End", is_reset: bool) -> None:
         """Note it."""
         self._finish(by_proxy=True)
-
-    def drained(self, end: "End") -> None:
-        """Say nothing more."""
