@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.mutation.mutants import ROOMS, Verdict, drawn, enter_copy, verdict
-from tests.simulation.record import cpu_model
+from tests.simulation.totals import cpu_model
 
 RECORD: Final = Path(__file__).parent / "RECORD.md"
 _PREFACE: Final = """# Do the unit tests bite?

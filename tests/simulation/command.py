@@ -3,10 +3,8 @@
 import argparse
 import itertools
 import json
-import math
 import os
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,30 +12,30 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.simulation import kept, record
-from tests.simulation.findings import COMMAND, finding_lines, shrunk_lines
-from tests.simulation.guarded import SEED_SECONDS, run_guarded
+from tests.simulation import kept, totals
+from tests.simulation.guarded import run_guarded
 from tests.simulation.outcome import Outcome, RunSeed
-from tests.simulation.progress import Progress, Totals, counted
-from tests.simulation.run_log import NotALogError, RunLog
 from tests.simulation.shrink import shrink
+from tests.simulation.totals import CannotRecordError, NotALogError, Totals
 from tests.simulation.workers import Workers
 
+COMMAND: Final = "python -m tests.simulation"
 _FIRST_SEEDS: Final = 1_000_000_000
 _TICK_SECONDS: Final = 0.5
+_TOLD_SECONDS: Final = 15  # the time between two lines of sums
+_STORY_LINES: Final = 40
 
 _ABOUT: Final = """Run the proxy in simulated worlds, one for each seed, until it is stopped or a promise is broken."""
 _EXAMPLES: Final = f"""examples:
   {COMMAND} --seconds 60                   a minute of fresh seeds on all cores
   {COMMAND} --seeds 1000 --from 1          the seeds 1 to 1000
-  {COMMAND} --steps 1e8 --from 1 --record  the long run, written to RECORD.md
   {COMMAND} --seeds 1e5 --from 1 --record --log run.json
-                                                              the same, in several runs if it is interrupted
+                                       the long run, in several if it is interrupted, written to RECORD.md
   {COMMAND} --theme followers              fresh seeds, only those whose world is about followers
   {COMMAND} --seed 4711                    replay a seed and print its story
   {COMMAND} --plan shrunk.json             replay a plan that a finding was shrunk to
   {COMMAND} --keep 4711 "a response went to the wrong request"
-                                                              make a test of the seed (or of a plan's file)
+                                       make a test of the seed (or of a plan's file)
   {COMMAND} --seeds 200 --twice            run each seed twice: is it repeatable?
 
 The exit status is 1 if a promise was broken, and 2 if the options are wrong or the run cannot be recorded.
@@ -88,7 +86,6 @@ def _parser(themes: Sequence[str]) -> argparse.ArgumentParser:
     much = parser.add_argument_group("how much (default: until Ctrl-C)").add_argument
     much("--seconds", type=float, metavar="S", help="stop after this time")
     much("--seeds", type=_count, metavar="N", help="stop after N seeds")
-    much("--steps", type=_count, metavar="N", help="stop after N steps of the event loop, such as 1e8")
     much("--from", type=int, metavar="S", dest="first", help="the first seed; the next is S+1 (default: at random)")
     much("--theme", choices=themes, metavar="NAME", help="only seeds of this theme: " + ", ".join(themes))
     much("--jobs", type=int, default=os.cpu_count() or 1, metavar="J", help="processes (default: all cores)")
@@ -96,24 +93,21 @@ def _parser(themes: Sequence[str]) -> argparse.ArgumentParser:
     found = parser.add_argument_group("findings").add_argument
     found("--findings", type=int, default=1, metavar="N", help="stop after N findings (default: 1)")
     found("--shrink-seconds", type=float, default=60, metavar="S", help="time to shrink a finding (default: 60)")
-    found("--seed-seconds", type=float, default=SEED_SECONDS, metavar="S",
-          help="a seed that takes longer is a finding (default: %(default)s)")  # fmt: skip
     found("--record", action="store_true", help="write tests/simulation/RECORD.md if nothing was found and all fired")
     found(
         "--log",
         type=Path,
         metavar="FILE",
         help="keep the sums in this file, and go on where a run with it has stopped: first the seeds that had failed, "
-        "then the next; --seeds, --steps and --seconds are those of all its runs",
+        "then the next; --seeds and --seconds are those of all its runs",
     )
-    found("--json", action="store_true", help="print the sums and the findings as one line of JSON at the end")
     one = parser.add_argument_group("instead of a run").add_mutually_exclusive_group().add_argument
     one("--seed", type=int, metavar="S", help="replay one seed, print its story and digest")
     one("--plan", type=Path, metavar="FILE", help="replay a plan or a kept seed")
     one(
         "--keep", nargs=2, metavar=("SEED", "FOUND"), help="keep a seed, or a plan's file, as a test; say what it found"
     )
-    one("--list", "--faults", action="store_true", help="list the kinds of faults")
+    one("--list", action="store_true", help="list the kinds of faults")
     return parser
 
 
@@ -132,15 +126,27 @@ def _keep(parser: argparse.ArgumentParser, run: RunSeed, seed: str, found: str) 
 
 
 def _replay(simulation: Simulation, given: kept.Kept, options: argparse.Namespace) -> int:
-    outcome = run_guarded(
-        simulation.run, given.seed, given.plan, is_twice=options.twice, most_seconds=options.seed_seconds
-    )
+    outcome = run_guarded(simulation.run, given.seed, given.plan, is_twice=options.twice)
     _say(str(outcome.plan), *outcome.story)
     _say(f"{outcome.steps:,} steps, {outcome.simulated_ms / 1_000:.3f} s simulated, digest {outcome.digest}")
     if outcome.violation is None:
         return 0
     _say(f"BROKEN: {outcome.violation.check}", outcome.violation.text)
     return 1
+
+
+def finding_lines(outcome: Outcome, replay: str = "") -> list[str]:
+    """Return what is known of a failed seed: what was broken, how to replay it, and its story."""
+    assert outcome.violation is not None
+    told = outcome.story[-_STORY_LINES:]
+    lines = [
+        *outcome.violation.text.splitlines(),
+        f"seed {outcome.seed}, {outcome.steps:,} steps, {outcome.simulated_ms / 1_000:.3f} s simulated",
+        f"replay: {COMMAND} {replay or f'--seed {outcome.seed}'}",
+        f"the last {len(told)} lines of its story ({len(outcome.story) - len(told)} before):",
+        *told,
+    ]
+    return ["", f"BROKEN: {outcome.violation.check}", *(f"  {line}" for line in lines)]
 
 
 class _Campaign:
@@ -150,92 +156,76 @@ class _Campaign:
         self._simulation = simulation
         self._options = options
         self._arguments = arguments
-        self._totals = Totals(simulation.fault_kinds)
-        is_terminal = sys.stdout.isatty()
-        self._log = None if options.log is None else RunLog(options.log, self._totals)
-        before_seconds = 0.0 if self._log is None else self._log.seconds
-        self._progress = Progress(
-            self._totals, before_seconds=before_seconds, is_terminal=is_terminal, now=time.monotonic, say=_say
-        )
+        self._totals = Totals(simulation.fault_kinds, options.log)
+        self._started = time.monotonic() - self._totals.seconds
         self._first: int = random.SystemRandom().randrange(_FIRST_SEEDS) if options.first is None else options.first
-        self._failed: list[Outcome] = []
+
+    @property
+    def _seconds(self) -> float:
+        """The real time, with that of earlier runs."""
+        return time.monotonic() - self._started
 
     def run(self) -> int:
-        options = self._options
+        options, totals = self._options, self._totals
         try:
             self._say_start()
-            with Workers(
-                self._simulation.run,
-                self._seeds(),
-                jobs=options.jobs,
-                is_twice=options.twice,
-                seed_seconds=options.seed_seconds,
-            ) as workers:
+            with Workers(self._simulation.run, self._seeds(), jobs=options.jobs, is_twice=options.twice) as workers:
                 self._collect(workers)
         except KeyboardInterrupt:
             _say("stopped")
-        seconds = self._progress.seconds
-        if self._log is not None:
-            self._log.write(seconds)
+        seconds = self._seconds
+        totals.write(seconds)
         self._shrink_all()
-        _say("", *self._totals.fault_lines(self._simulation.fault_kinds), self._totals.line(seconds))
-        if self._totals.unfired:
-            _say(f"never fired: {', '.join(self._totals.unfired)}")
-        if options.json:
-            _say(self._as_json(seconds))
-        if self._failed:
+        _say("", *(f"{times:>11,}  {kind}" for kind, times in sorted(totals.faults.items())), totals.line(seconds))
+        if totals.unfired:
+            _say(f"never fired: {', '.join(totals.unfired)}")
+        if totals.failed:
             return 1
         return self._record(seconds) if options.record else 0
 
     def _say_start(self) -> None:
-        log = self._log
-        _say(f"seeds from {self._first}, {counted(self._options.jobs, 'job')}")
-        if log is not None and log.is_anew:
-            _say(f"{self._options.log} is of another proxy, and begins anew")
-        elif log is not None and log.next_seed is not None:
-            _say(f"run {log.runs} of {self._options.log}: {len(log.again)} seeds again, then from {log.next_seed}")
+        log, totals = self._options.log, self._totals
+        _say(f"seeds from {self._first}, jobs: {self._options.jobs}")
+        if totals.is_anew:
+            _say(f"{log} is of another proxy, and begins anew")
+        elif totals.next_seed is not None:
+            _say(f"run {totals.runs} of {log}: {len(totals.again)} seeds again, then from {totals.next_seed}")
 
     def _seeds(self) -> Iterator[int]:
-        """Give the seeds, until enough have been given or run."""
-        theme, log, most = self._options.theme, self._log, self._options.seeds
+        """Give the seeds, until enough have been given or the time is over."""
+        theme, totals, most = self._options.theme, self._totals, self._options.seeds
         seeds: Iterator[int] = itertools.count(self._first)
-        if log is not None and log.next_seed is not None:
-            seeds = itertools.chain(tuple(log.again), itertools.count(log.next_seed))
-            most = None if most is None else max(0, most - self._totals.seeds)
+        if totals.next_seed is not None:
+            seeds = itertools.chain(tuple(totals.again), itertools.count(totals.next_seed))
+            most = None if most is None else max(0, most - totals.seeds)
         if theme is not None:
             seeds = (seed for seed in seeds if self._simulation.theme_of(seed) == theme)
         for seed in itertools.islice(seeds, most):
-            if self._is_over():
+            if self._options.seconds is not None and self._seconds >= self._options.seconds:
                 return
-            if log is not None:
-                log.given(seed)
+            totals.given(seed)
             yield seed
 
-    def _is_over(self) -> bool:
-        options = self._options
-        most_seconds = math.inf if options.seconds is None else options.seconds
-        most_steps = math.inf if options.steps is None else options.steps
-        return bool(self._progress.seconds >= most_seconds or self._totals.steps >= most_steps)
-
     def _collect(self, workers: Workers) -> None:
+        told_seconds = self._seconds
         while (outcomes := workers.outcomes(_TICK_SECONDS)) is not None:
             for outcome in outcomes:
-                (self._totals if self._log is None else self._log).add(outcome)
+                self._totals.add(outcome)
                 if outcome.violation is not None:
-                    self._failed.append(outcome)
                     _say(*finding_lines(outcome))
-            if len(self._failed) >= self._options.findings:
+            if len(self._totals.failed) >= self._options.findings:
                 return
-            if self._progress.tick() and self._log is not None:
-                self._log.write(self._progress.seconds)
+            if self._seconds >= told_seconds + _TOLD_SECONDS:
+                told_seconds = self._seconds
+                _say(self._totals.line(told_seconds))
+                self._totals.write(told_seconds)
 
     def _shrink_all(self) -> None:
         seconds = self._options.shrink_seconds
-        for failed in self._failed if seconds > 0 else ():
+        for failed in self._totals.failed if seconds > 0 else ():
             if not failed.plan.actors:
                 continue  # it was not told what it was
-            limits = {"is_twice": self._options.twice, "most_seconds": self._options.seed_seconds}
-            run = partial(run_guarded, self._simulation.run, failed.seed, **limits)
+            run = partial(run_guarded, self._simulation.run, failed.seed, is_twice=self._options.twice)
             _say("", f"shrinking seed {failed.seed} for {seconds:g} s")
             try:
                 shrunk = shrink(failed, run, seconds=seconds)
@@ -244,31 +234,19 @@ class _Campaign:
                 return
             with tempfile.NamedTemporaryFile("w", prefix=f"seed-{failed.seed}-", suffix=".json", delete=False) as file:
                 json.dump(shrunk.plan.to_json(), file)
-            _say(*shrunk_lines(shrunk, file.name))
-
-    def _as_json(self, seconds: float) -> str:
-        findings = [
-            {"seed": failed.seed, "check": failed.violation.check, "text": failed.violation.text}
-            for failed in self._failed
-            if failed.violation is not None
-        ]
-        totals = {"seeds": self._totals.seeds, "steps": self._totals.steps, "seconds": round(seconds, 3)}
-        return json.dumps({**totals, "findings": findings})
+            _say(*str(shrunk.plan).splitlines(), *finding_lines(shrunk, f"--plan {file.name}"))
 
     def _record(self, seconds: float) -> int:
         command = " ".join([COMMAND, *self._arguments])
         if self._options.first is None:
             command += f" --from {self._first}"
         try:
-            runs = 1 if self._log is None else self._log.runs
-            text = record.recorded(
-                self._totals, self._simulation.fault_kinds, command=command, seconds=seconds, runs=runs
-            )
-        except record.CannotRecordError as error:
+            text = self._totals.recorded(command, seconds)
+        except CannotRecordError as error:
             _say(f"not recorded: {error}")
             return 2
-        record.RECORD.write_text(text, encoding="utf-8")
-        _say(f"wrote {record.RECORD}")
+        totals.RECORD.write_text(text, encoding="utf-8")
+        _say(f"wrote {totals.RECORD}")
         return 0
 
 

@@ -8,7 +8,7 @@ such as "configuration".
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from random import Random
 from typing import Any, NamedTuple, Self
 
@@ -57,16 +57,6 @@ class Plan(NamedTuple):
     def random_of(self, name: str) -> Random:
         """Return a new generator for the actor, fault or subject ``name``. See the module's rule."""
         return derived_random(self.seed, name)
-
-    def without_actors(self, names: Iterable[str]) -> Self:
-        """Return the plan without the actors of these names."""
-        gone = frozenset(names)
-        return self._replace(actors=tuple(actor for actor in self.actors if actor.name not in gone))
-
-    def without_faults(self, indexes: Iterable[int]) -> Self:
-        """Return the plan without the faults at these places of ``faults``."""
-        gone = frozenset(indexes)
-        return self._replace(faults=tuple(fault for index, fault in enumerate(self.faults) if index not in gone))
 
     def shorter(self, horizon_ms: float) -> Self:
         """Return the plan with an earlier end, without the faults that would begin after it."""

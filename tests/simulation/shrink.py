@@ -5,7 +5,7 @@ It is delta debugging: leave out a half, then quarters, and so on, and keep what
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from tests.simulation.outcome import Outcome
 from tests.simulation.plan import Plan
@@ -17,24 +17,10 @@ _LEAST_SHARE: Final = 0.05
 _LEAST_MS: Final = 100.0
 
 
-class Shrunk(NamedTuple):
-    """The smallest plan found, what happens in it, and how many plans were tried."""
-
-    outcome: Outcome
-    tries: int
-    is_finished: bool
-
-    @property
-    def plan(self) -> Plan:
-        """The smallest plan."""
-        return self.outcome.plan
-
-
 class _Shrinker:
     def __init__(self, failed: Outcome, run: Callable[[Plan], Outcome], is_over: Callable[[], bool]) -> None:
         assert failed.violation is not None
         self.smallest = failed
-        self.tries = 0
         self.is_over = is_over
         self._check = failed.violation.check
         self._run = run
@@ -43,7 +29,6 @@ class _Shrinker:
         """Run the plan, and keep it if it breaks the same promise."""
         if self.is_over():
             return False
-        self.tries += 1
         outcome = self._run(plan)
         if outcome.violation is None or outcome.violation.check != self._check:
             return False
@@ -77,8 +62,8 @@ class _Shrinker:
 
 def shrink(
     failed: Outcome, run: Callable[[Plan], Outcome], *, seconds: float, clock: Callable[[], float] = time.monotonic
-) -> Shrunk:
-    """Find a small plan that breaks the same promise as ``failed``, within about ``seconds``.
+) -> Outcome:
+    """Return the run of a small plan that breaks the same promise as ``failed``, within about ``seconds``.
 
     ``run`` runs a plan, and returns also from plans that cannot work, such as one without brokers.
     """
@@ -86,7 +71,7 @@ def shrink(
     shrinker = _Shrinker(failed, run, lambda: clock() >= deadline)
     while shrinker.shrink_once() and not shrinker.is_over():
         pass
-    return Shrunk(shrinker.smallest, shrinker.tries, not shrinker.is_over())
+    return shrinker.smallest
 
 
 def _leave_out(items: Sequence[_Item], is_enough: Callable[[Sequence[_Item]], bool]) -> None:

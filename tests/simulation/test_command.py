@@ -1,6 +1,5 @@
-"""The command: how much it runs, what it prints of a finding, and its exit status."""
+"""The command: how much it runs, what it prints of a finding, what it goes on with and records, its exit status."""
 
-import json
 import os
 import signal
 import subprocess
@@ -10,9 +9,10 @@ from typing import Final
 
 import pytest
 
-from tests.simulation import kept, record
+from tests.simulation import kept, totals
 from tests.simulation.command import main
-from tests.simulation.made_up import BREAKS, SIMULATION, draw
+from tests.simulation.made_up import BREAKS, FAULT_KINDS, SIMULATION, draw, run_seed
+from tests.simulation.totals import CannotRecordError, Totals
 
 # A shell without job control lets what it runs in the background ignore SIGINT.
 _PROGRAM: Final = """
@@ -21,88 +21,67 @@ from tests.simulation import command, made_up
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(command.main(made_up.SIMULATION, sys.argv[1:]))
 """
+Output = pytest.CaptureFixture[str]
 
 
 def run(*arguments: str) -> int:
     return main(SIMULATION, arguments)
 
 
-def test_seeds_are_run_and_summed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--seeds", "10", "--from", "1", "--jobs", "2", "--json") == 0
+def run_seeds(*arguments: object) -> int:
+    return run("--jobs", "1", "--shrink-seconds", "0", *map(str, arguments))
+
+
+def test_seeds_are_run_and_summed(capsys: Output) -> None:
+    assert run("--seeds", "10", "--from", "1", "--jobs", "2") == 0
     output = capsys.readouterr().out
-    assert "seeds from 1, 2 jobs\n" in output
-    assert "10 seeds, 10,000 steps" in output
-    assert "never fired: never" in output
-    assert json.loads(output.splitlines()[-1])["findings"] == []
+    for text in ("seeds from 1, jobs: 2\n", "10 seeds, 10,000 steps", "never fired: never", "findings: 0\n"):
+        assert text in output
 
 
-def test_steps_bound_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--steps", "2e4", "--from", "100", "--jobs", "1", "--json") == 0
-    assert 20_000 <= json.loads(capsys.readouterr().out.splitlines()[-1])["steps"] <= 22_000
+def test_only_seeds_of_a_theme_are_run(capsys: Output) -> None:
+    assert run_seeds("--theme", "even", "--seeds", 3, "--from", 18) == 0
+    assert "3 seeds, 3,000 steps" in capsys.readouterr().out
+    assert run_seeds("--theme", "odd", "--seeds", 3, "--from", BREAKS) == 1
 
 
-def test_only_seeds_of_a_theme_are_run(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--theme", "even", "--seeds", "3", "--from", "18", "--jobs", "1", "--json") == 0
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["seeds"] == 3
-
-    assert run("--theme", "odd", "--seeds", "3", "--from", str(BREAKS), "--jobs", "1", "--shrink-seconds", "0") == 1
-
-
-def test_theme_that_is_not_known_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        run("--theme", "no such theme")
-    assert "'even', 'odd'" in capsys.readouterr().err
-
-
-def test_finding_is_told_shrunk_and_replayed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_finding_is_told_shrunk_and_replayed(capsys: Output) -> None:
     assert run("--from", "10", "--jobs", "1") == 1
     output = capsys.readouterr().out
-    assert "BROKEN: made-up promise\n  it was broken\n" in output
-    assert f"replay: python -m tests.simulation --seed {BREAKS}\n" in output
-    assert "the last 40 lines of its story (10 before):\n  line 10\n" in output
-    assert "    producer-1: producer\n    at 2.000 s stall-2: stall\n" in output
+    for text in (
+        "BROKEN: made-up promise\n  it was broken\n",
+        f"replay: python -m tests.simulation --seed {BREAKS}\n",
+        "the last 40 lines of its story (10 before):\n  line 10\n",
+        "  producer-1: producer\n  at 2.000 s stall-2: stall\n",
+    ):
+        assert text in output
     file = next(line.split()[-1] for line in output.splitlines() if "--plan" in line)
     assert run("--plan", file) == 1
     assert "BROKEN: made-up promise" in capsys.readouterr().out
     Path(file).unlink()
 
 
-def test_more_findings_are_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("--from", "10", "--seeds", "5", "--jobs", "1", "--findings", "5", "--shrink-seconds", "0", "--json")
-    assert run(*arguments) == 1
-    findings = json.loads(capsys.readouterr().out.splitlines()[-1])["findings"]
-    assert [(one["seed"], one["check"]) for one in findings] == [
-        (13, "made-up promise"),
-        (14, "no unexpected error"),
-    ]
+def test_more_findings_are_waited_for(capsys: Output) -> None:
+    assert run_seeds("--from", 10, "--seeds", 5, "--findings", 5) == 1
+    broken = [line for line in capsys.readouterr().out.splitlines() if line.startswith("BROKEN")]
+    assert broken == ["BROKEN: made-up promise", "BROKEN: no unexpected error"]
 
 
-def test_replay_prints_story_and_digest(capsys: pytest.CaptureFixture[str]) -> None:
+def test_replay_prints_story_and_digest(capsys: Output) -> None:
     assert run("--seed", "3") == 0
     output = capsys.readouterr().out
     assert "line 0\n" in output
     assert f"digest {draw(3).random_of('digest').randbytes(8).hex()}\n" in output
 
 
-def test_run_in_which_a_fault_never_fired_is_not_recorded(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(record, "RECORD", tmp_path / "RECORD.md")
-    assert run("--seeds", "2", "--from", "1", "--jobs", "1", "--record") == 2
-    assert "not recorded: these kinds of faults never fired: never" in capsys.readouterr().out
-    assert not record.RECORD.exists()
-
-
-def test_seed_is_kept_with_its_plan(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_seed_is_kept_with_its_plan(capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(kept.write, "__defaults__", (tmp_path,))
     assert run("--keep", "13", "a promise was broken") == 0
     assert kept.read(tmp_path / "a_promise_was_broken.json") == kept.Kept(13, draw(13), "a promise was broken")
     assert "a_promise_was_broken.json" in capsys.readouterr().out
 
 
-def test_kinds_of_faults_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kinds_of_faults_are_listed(capsys: Output) -> None:
     assert run("--list") == 0
     assert capsys.readouterr().out.splitlines()[1] == "reset: a connection is reset"
 
@@ -113,11 +92,86 @@ def test_interrupt_ends_a_run_with_its_sums() -> None:
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "seeds from 100, 2 jobs\n"
+        assert process.stdout.readline() == "seeds from 100, jobs: 2\n"
         # As a terminal does: to the whole group.
         os.killpg(process.pid, signal.SIGINT)
         rest = process.stdout.read()
     assert process.returncode == 0, rest
     assert rest.startswith("stopped\n"), rest
-    assert "no finding" in rest
+    assert "findings: 0" in rest
     assert "Traceback" not in rest
+
+
+# -- a run in parts --
+
+
+def test_run_goes_on_after_the_last_seed_unless_the_proxy_is_another(
+    tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "run.json"
+    assert run_seeds("--log", log, "--from", 18, "--seeds", 3) == 0
+    assert run_seeds("--log", log, "--from", 18, "--seeds", 5) == 0
+    output = capsys.readouterr().out
+    assert f"run 2 of {log}: 0 seeds again, then from 21\n" in output
+    assert "5 seeds, 5,000 steps" in output
+    assert Totals(FAULT_KINDS, log).next_seed == 23
+    monkeypatch.setattr(totals, "digest_of_proxy", lambda: "another")
+    assert run_seeds("--log", log, "--from", 18, "--seeds", 3) == 0
+    output = capsys.readouterr().out
+    assert f"{log} is of another proxy, and begins anew\n" in output
+    assert "3 seeds, 3,000 steps" in output
+
+
+def test_seed_that_had_failed_or_was_not_at_its_end_is_run_again(tmp_path: Path) -> None:
+    log = tmp_path / "run.json"
+    assert run_seeds("--log", log, "--from", BREAKS - 1, "--seeds", 2) == 1
+    assert run_seeds("--log", log, "--seeds", 1) == 0, "one has passed"
+    assert run_seeds("--log", log, "--seeds", 2) == 1, "the other fails as before"
+    later = Totals(FAULT_KINDS, log)
+    assert (later.again, later.seeds, later.failed) == ([BREAKS], 1, [])
+    later.add(run_seed(BREAKS)._replace(violation=None))
+    later.given(18)
+    later.write(1.0)
+    later = Totals(FAULT_KINDS, log)
+    assert (later.again, later.next_seed, later.runs, later.seconds, later.seeds) == ([18, BREAKS], 19, 5, 1.0, 2)
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "[1]", '{"seeds": 1}'])
+def test_file_that_is_no_log_is_an_error(tmp_path: Path, text: str, capsys: Output) -> None:
+    log = tmp_path / "run.json"
+    log.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit):
+        run_seeds("--log", log, "--seeds", 1)
+    assert f"{log} is not the log of a run; name another file" in capsys.readouterr().err
+    assert log.read_text(encoding="utf-8") == text
+
+
+# -- the record --
+
+
+def test_record_has_each_kind_of_fault_and_the_command() -> None:
+    sums = Totals(FAULT_KINDS)
+    sums.add(run_seed(1))
+    with pytest.raises(CannotRecordError, match="never fired: never"):
+        sums.recorded("", 1.0)
+    sums.faults["never"] += 1
+    text = sums.recorded("python -m tests.simulation --from 1", seconds=2)
+    for row in (
+        "command | `python -m tests.simulation --from 1`",
+        "steps | 1,000",
+        "real time | 0.00 h (500 steps/s)",
+        "reset | a connection is reset | 3",
+    ):
+        assert f"| {row} |" in text
+    sums.add(run_seed(BREAKS))
+    with pytest.raises(CannotRecordError, match="findings: 1"):
+        sums.recorded("", 1.0)
+
+
+def test_run_in_which_a_fault_never_fired_is_not_recorded(
+    capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(totals, "RECORD", tmp_path / "RECORD.md")
+    assert run_seeds("--seeds", 2, "--from", 1, "--record") == 2
+    assert "not recorded: 2 seeds, findings: 0, never fired: never" in capsys.readouterr().out
+    assert not totals.RECORD.exists()

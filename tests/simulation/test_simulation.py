@@ -11,13 +11,13 @@ from typing import Final
 
 import pytest
 
+from tests.simulation.command import finding_lines
 from tests.simulation.drawing import draw_plan
-from tests.simulation.findings import finding_lines
 from tests.simulation.guarded import run_guarded
-from tests.simulation.progress import Totals
 from tests.simulation.run_seed import run_seed
 from tests.simulation.scenario import Scenario
 from tests.simulation.simulation import FAULT_KINDS
+from tests.simulation.totals import Totals
 from tests.simulation.violation import Violation
 from tests.support.pages import REPOSITORY
 
