@@ -13,6 +13,7 @@ from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, Limit, RuleBook, Rules, Tags
 from tests.simulation.checks.settings import SETTLE_MS
 from tests.simulation.clients.profiles import HARM
+from tests.simulation.wire import fetch
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -426,7 +427,7 @@ class HeldBack(Check):
         if exchange.api_key == frames.FETCH and limit.enforcement == "respond":
             # The proxy answers it without records after its max_wait_ms.
             since_ms = max(exchange.sent_ms, connection.told_until_ms)
-            if now_ms > since_ms + frames.max_wait_ms(exchange.request):
+            if now_ms > since_ms + fetch.parse_request(exchange.request).max_wait_ms:
                 return False
         if self._unsure or now_ms < self._busy_until_ms:
             return True

@@ -233,7 +233,7 @@ class QuietClients(Check):
             )
         if exchange.response_of_broker is None:
             return
-        of_broker_ms = frames.throttle_ms(exchange.response_of_broker, exchange.api_key, exchange.api_version) or 0
+        of_broker_ms = frames.throttle_ms(exchange.response_of_broker, exchange.api_key, exchange.api_version)
         if exchange.throttle_ms > of_broker_ms:
             text = (
                 f"{exchange} is told to wait for {exchange.throttle_ms} ms, and its bucket {key} is far from its limit"

@@ -18,7 +18,7 @@ from tests.simulation.checks.entities import FETCH, PRODUCE, Limit, Tags
 from tests.simulation.checks.flow import Flow
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS, Settings
-from tests.simulation.wire import share_fetch
+from tests.simulation.wire import fetch, share_fetch
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Entity, Exchange
@@ -288,10 +288,7 @@ class QuotaBounds(Check):
             self.world.fail(self.name, charge.over)
         if exchange.api_key != frames.FETCH or charge.is_old:
             return
-        asked = frames.asked_bytes(frame)
-        if asked is None:
-            return  # the first versions cannot say how much they want
-        charge.asked = asked
+        asked = charge.asked = fetch.parse_request(frame).max_bytes
         flow = charge.flow
         exchanges = self.world.ledger.exchanges
         others = [

@@ -27,7 +27,7 @@ EXISTS, INVALID_PARTITIONS, REFUSED = 36, 37, 89
 
 def asking(most_bytes: int) -> dict[str, Any]:
     """Return what makes a request a Fetch for so many bytes."""
-    return {"api_key": 1, "api_version": 11, "body": pack(">iiii", -1, 500, 1, most_bytes) + bytes(20)}
+    return {"api_key": 1, "api_version": 11, "body": pack(">iiii", -1, 500, 1, most_bytes) + bytes(19)}
 
 
 def a_world(kind: type[Check], shaping: str = "paced") -> StandIn:

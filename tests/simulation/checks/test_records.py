@@ -24,7 +24,7 @@ from tests.simulation.wire.records import Batch, write_batch
 
 
 def fetch_body(max_bytes: int = 50_000, min_bytes: int = 1_000, epoch: int = 0) -> bytes:
-    return pack(">iiii", -1, 500, min_bytes, max_bytes) + b"\0" + pack(">ii", 0, epoch) + bytes(12)
+    return pack(">iiii", -1, 500, min_bytes, max_bytes) + b"\0" + pack(">ii", 0, epoch) + bytes(10)
 
 
 def fetch_as(**edit: int) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from struct import pack
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +17,7 @@ from tests.simulation.checks.usable import Usable
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.ledger import Exchange
 from tests.simulation.wire import alter_client_quotas, records
+from tests.simulation.wire import produce as wire_produce
 from tests.simulation.wire.fetch import FetchedPartition, FetchedTopic, response
 
 RATE = 10_000
@@ -83,9 +83,9 @@ def told(world: StandIn, throttle_ms: int, *, by_broker_ms: int = 0) -> Exchange
     """Send a Produce, and answer that the client should wait."""
     exchange = world.send()
     world.forward(exchange)
-    frame = pack(">ii", 56, exchange.correlation_id) + bytes(48)
-    world.answer(exchange, frame=frame + by_broker_ms.to_bytes(4))
-    world.give(exchange, frame + throttle_ms.to_bytes(4, signed=True), throttle_ms=throttle_ms)
+    world.answer(exchange, frame=wire_produce.response(exchange.correlation_id, 7, [], throttle_ms=by_broker_ms))
+    told = wire_produce.response(exchange.correlation_id, 7, [], throttle_ms=throttle_ms)
+    world.give(exchange, told, throttle_ms=throttle_ms)
     return exchange
 
 
@@ -189,7 +189,8 @@ def ask(world: StandIn, connection: int = 1) -> Exchange:
 def fetch(world: StandIn, size: int, *, throttle_ms: int = 0, of_broker_ms: int = 0, connection: int = 1) -> None:
     exchange = ask(world, connection)
     world.forward(exchange)
-    frame = pack(">iii", size - 4, exchange.correlation_id, of_broker_ms) + bytes(size - 12)
+    topics = [FetchedTopic("t", [FetchedPartition(0, bytes(size))])]
+    frame = response(exchange.correlation_id, 11, topics, throttle_ms=of_broker_ms)
     world.give(exchange, world.answer(exchange, frame=frame), throttle_ms=throttle_ms)
 
 

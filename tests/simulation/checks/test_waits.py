@@ -1,5 +1,6 @@
 """Tests that what waits without a reason is found: for the proxy, for a bucket, for a dial, and in the queue."""
 
+from struct import pack
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.simulation.checks.support import ETL, StandIn, found
 from tests.simulation.ledger import Exchange
 
 RULES = [{"client-id": "etl", "producer_byte_rate": 10_000, "consumer_byte_rate": 10_000}]
-FETCH: dict[str, Any] = {"api_version": 15, "body": bytes(1) + (60_000).to_bytes(4) + bytes(40)}
+FETCH: dict[str, Any] = {"api_version": 11, "body": pack(">iiii", -1, 60_000, 1, 1_000) + bytes(19)}
 FREE = "is not forwarded"
 
 

@@ -325,7 +325,7 @@ class ThrottleAmounts(Check):
         about = f"{exchange} is told to wait for {told_ms} ms, and its bucket {key.tags} of {key.kind}"
         if told_ms < least_ms - _ROUNDING_MS and limit.enforcement == "respond":
             self.world.fail(self.name, f"{about} owes {bounds.least_ms:.0f} ms or more")
-        of_broker_ms = frames.throttle_ms(exchange.response_of_broker, exchange.api_key, exchange.api_version) or 0
+        of_broker_ms = frames.throttle_ms(exchange.response_of_broker, exchange.api_key, exchange.api_version)
         user, client_id, _ = exchange.entity
         # A member of a share group is told when its turn comes, and the fair call queue tells clients to wait, too.
         if exchange.api_key == frames.SHARE_FETCH or self._settings.has_queue:

@@ -132,7 +132,7 @@ class ThrottleTimes(Check):
         before = exchange.response_of_broker
         of_broker_ms = 0
         if before is not None:
-            of_broker_ms = frames.throttle_ms(before, exchange.api_key, exchange.api_version) or 0
+            of_broker_ms = frames.throttle_ms(before, exchange.api_key, exchange.api_version)
         if told_ms < of_broker_ms:
             text = f"{exchange} is told to wait for {told_ms} ms, and the broker has said {of_broker_ms} ms"
             self.world.fail(self.name, text)

@@ -240,7 +240,7 @@ class TopicRoom(BucketCheck):
         of_broker_ms = 0
         if exchange.response_of_broker is not None:
             answer = exchange.response_of_broker
-            of_broker_ms = frames.throttle_ms(answer, exchange.api_key, exchange.api_version) or 0
+            of_broker_ms = frames.throttle_ms(answer, exchange.api_key, exchange.api_version)
         if exchange.throttle_ms <= max(owed_ms, of_broker_ms):
             return
         user, client_id, _ = exchange.entity
