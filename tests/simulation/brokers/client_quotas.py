@@ -34,7 +34,7 @@ def answer_alter(connection: "Connection", header: RequestHeader, frame: bytes) 
             if not values:
                 del quotas[entity]
         results.append(alter_client_quotas.Result(entry.entity, 0 if is_valid else _INVALID_REQUEST))
-    connection.respond(header, alter_client_quotas.response(header.correlation_id, header.api_version, results))
+    connection.answer(alter_client_quotas, header, results)
 
 
 def answer_describe(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
@@ -52,7 +52,7 @@ def answer_describe(connection: "Connection", header: RequestHeader, frame: byte
                     [describe_client_quotas.QuotaValue(*value) for value in values.items()],
                 )
             )
-    connection.respond(header, describe_client_quotas.response(header.correlation_id, header.api_version, entries))
+    connection.answer(describe_client_quotas, header, entries)
 
 
 def _matches(component: describe_client_quotas.Component, parts: dict[str, str | None]) -> bool:

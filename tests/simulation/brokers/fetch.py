@@ -48,11 +48,8 @@ def handle(connection: "Connection", header: RequestHeader, frame: bytes) -> Non
     session_id = planned.session.session_id if planned.session is not None else 0
     if planned.error or throttle_ms:
         # Like Kafka, answer a fetch that the broker throttles with nothing in it.
-        response = fetch.response(
-            header.correlation_id, header.api_version, (), throttle_ms=throttle_ms, error_code=planned.error,
-            session_id=session_id,
-        )  # fmt: skip
-        connection.respond(header, response, throttle_ms=throttle_ms)
+        error = planned.error
+        connection.answer(fetch, header, (), throttle_ms=throttle_ms, error_code=error, session_id=session_id)
         return
     _Fetch(connection, request, planned).begin()
 
@@ -164,7 +161,6 @@ class _Fetch:
 
     def _answer(self, reads: list[_Read]) -> None:
         connection, planned, request = self._connection, self._planned, self._request
-        header = request.header
         topics: dict[str | bytes, list[fetch.FetchedPartition]] = {}
         endpoints: dict[int, NodeEndpoint] = {}
         served: list[Wanted] = []
@@ -184,12 +180,9 @@ class _Fetch:
             session_id = planned.session.session_id
             if planned.is_incremental:
                 planned.session.move_back(served)
-        response = fetch.response(
-            header.correlation_id, header.api_version,
-            [fetch.FetchedTopic(topic, of_topic) for topic, of_topic in topics.items()],
-            session_id=session_id, endpoints=list(endpoints.values()),
-        )  # fmt: skip
-        connection.respond(header, response)
+        answers = [fetch.FetchedTopic(topic, of_topic) for topic, of_topic in topics.items()]
+        nodes = list(endpoints.values())
+        connection.answer(fetch, request.header, answers, session_id=session_id, endpoints=nodes)
 
     def _answer_of(self, read: _Read, endpoints: dict[int, NodeEndpoint]) -> fetch.FetchedPartition:
         partition, index = read.partition, read.wanted.index

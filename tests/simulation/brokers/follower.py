@@ -44,7 +44,6 @@ class Follower(Handler):
     Attributes:
         max_bytes: The most that a response may hold (replica.fetch.response.max.bytes).
         partition_max_bytes: The most for a partition (replica.fetch.max.bytes).
-        copied_bytes: How many bytes of records it has received.
         hangs_up: How often it will close its connection when a fetch of something that lags is at the leader.
     """
 
@@ -59,7 +58,6 @@ class Follower(Handler):
         self.entity = Entity("ANONYMOUS", f"broker-{node_id}-fetcher-0", self.host)
         self.max_bytes = 10_485_760
         self.partition_max_bytes = 1_048_576
-        self.copied_bytes = 0
         self.hangs_up = 0
         self.is_running = False
         self._copies: dict[Key, _Copy] = {}
@@ -292,7 +290,6 @@ class Follower(Handler):
                 copy.offset = min(offset, log.end_offset)
             return
         data = answer.records or b""
-        self.copied_bytes += len(data)
         for batch in records.parse_batches(data, may_be_cut=True):
             if batch.base_offset != copy.offset:
                 self.world.fail(

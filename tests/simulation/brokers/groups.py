@@ -35,7 +35,7 @@ def answer_find(connection: "Connection", header: RequestHeader, frame: bytes) -
         else:
             address = cluster.advertised[node_id, connection.listener]
             found.append(find_coordinator.Coordinator(key, node_id, *address))
-    connection.respond(header, find_coordinator.response(header.correlation_id, header.api_version, found))
+    connection.answer(find_coordinator, header, found)
 
 
 def _error(connection: "Connection", group_id: str) -> int:
@@ -52,29 +52,22 @@ def answer_heartbeat(connection: "Connection", header: RequestHeader, frame: byt
     """Say that the group is stable."""
     request = heartbeat.parse_request(frame)
     throttle_ms = connection.broker.draw_throttle()
-    response = heartbeat.response(
-        header.correlation_id,
-        header.api_version,
-        error_code=_error(connection, request.group_id),
-        throttle_ms=throttle_ms,
-    )
-    connection.respond(header, response, throttle_ms=throttle_ms)
+    connection.answer(heartbeat, header, _error(connection, request.group_id), throttle_ms=throttle_ms)
 
 
 def answer_join(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Let each member lead a group of its own."""
     request = join_group.parse_request(frame)
     member_id = request.member_id or f"member-{header.correlation_id}"
-    response = join_group.response(
-        header.correlation_id,
-        header.api_version,
+    connection.answer(
+        join_group,
+        header,
         error_code=_error(connection, request.group_id),
         protocol_name=request.protocols[0].name if request.protocols else "",
         leader=member_id,
         member_id=member_id,
         members=[join_group.Member(member_id)],
     )
-    connection.respond(header, response)
 
 
 def answer_commit(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
@@ -91,9 +84,7 @@ def answer_commit(connection: "Connection", header: RequestHeader, frame: bytes)
                 cluster.offsets[request.group_id, name, partition.partition] = partition.offset
             results.append(offset_commit.PartitionResult(partition.partition, code))
         topics.append(offset_commit.TopicResult(name, results))
-    throttle_ms = connection.broker.draw_throttle()
-    response = offset_commit.response(header.correlation_id, header.api_version, topics, throttle_ms=throttle_ms)
-    connection.respond(header, response, throttle_ms=throttle_ms)
+    connection.answer(offset_commit, header, topics, throttle_ms=connection.broker.draw_throttle())
 
 
 def answer_offsets(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
@@ -122,10 +113,7 @@ def answer_offsets(connection: "Connection", header: RequestHeader, frame: bytes
         )
         for name, indexes in asked.items()
     ]
-    response = offset_fetch.response(
-        header.correlation_id, header.api_version, [] if error else topics, error_code=error
-    )
-    connection.respond(header, response)
+    connection.answer(offset_fetch, header, [] if error else topics, error_code=error)
 
 
 def answer_producer_id(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
@@ -134,7 +122,4 @@ def answer_producer_id(connection: "Connection", header: RequestHeader, frame: b
     cluster = connection.broker.cluster
     cluster.next_producer_id += 1
     throttle_ms = connection.broker.draw_throttle()
-    response = init_producer_id.response(
-        header.correlation_id, header.api_version, producer_id=cluster.next_producer_id, throttle_ms=throttle_ms
-    )
-    connection.respond(header, response, throttle_ms=throttle_ms)
+    connection.answer(init_producer_id, header, cluster.next_producer_id, throttle_ms=throttle_ms)

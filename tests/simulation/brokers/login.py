@@ -23,8 +23,7 @@ def answer_handshake(connection: "Connection", header: RequestHeader, frame: byt
         error = _UNSUPPORTED_MECHANISM
     else:
         connection.mechanism = _MECHANISM
-    response = sasl_handshake.response(header.correlation_id, header.api_version, (_MECHANISM,), error_code=error)
-    connection.respond(header, response)
+    connection.answer(sasl_handshake, header, (_MECHANISM,), error_code=error)
 
 
 def answer_authenticate(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
@@ -46,13 +45,8 @@ def answer_authenticate(connection: "Connection", header: RequestHeader, frame: 
             error = sasl_authenticate.AUTHENTICATION_FAILED  # who logs in again may not become another
     if not error:
         connection.user = user
-    response = sasl_authenticate.response(
-        header.correlation_id,
-        header.api_version,
-        error_code=error,
-        error_message="Authentication failed: Invalid username or password" if error else None,
-    )
-    connection.respond(header, response)
+    message = "Authentication failed: Invalid username or password" if error else None
+    connection.answer(sasl_authenticate, header, error_code=error, error_message=message)
     if error:
         broker.world.story.tell(f"broker {broker.node_id} refuses a login")
         connection.close()

@@ -45,20 +45,9 @@ def answer_metadata(connection: "Connection", header: RequestHeader, frame: byte
         asks_to_create = request.allow_auto_creation or header.api_version < _FIRST_AUTO_CREATION
         creates = asks_to_create and cluster.is_creating_topics
         topics = [_find(cluster, asked, creates=creates) for asked in request.topics]
-    response = metadata.response(
-        header.correlation_id,
-        header.api_version,
-        live_brokers(cluster, connection.listener),
-        topics,
-        controller_id=cluster.controller,
-        cluster_id=cluster.cluster_id,
-    )
-    connection.respond(header, response)
-
-
-def live_brokers(cluster: "Cluster", listener: str) -> list[NodeEndpoint]:
-    """Return the brokers that run, with the addresses that they give to clients of a listener."""
-    return [NodeEndpoint(node_id, *cluster.advertised[node_id, listener]) for node_id in cluster.live_nodes()]
+    addresses = cluster.advertised
+    live = [NodeEndpoint(node_id, *addresses[node_id, connection.listener]) for node_id in cluster.live_nodes()]
+    connection.answer(metadata, header, live, topics, cluster.controller, cluster.cluster_id)
 
 
 def _find(cluster: "Cluster", asked: metadata.AskedTopic, *, creates: bool) -> metadata.Topic:

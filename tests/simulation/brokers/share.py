@@ -156,11 +156,7 @@ def answer_acknowledge(connection: "Connection", header: RequestHeader, frame: b
         if request.session_epoch == _FINAL_EPOCH:
             _give_back(broker, member, session)
             del broker.share_sessions[member]
-    throttle_ms = broker.draw_throttle()
-    response = share_acknowledge.response(
-        header.correlation_id, header.api_version, answers, throttle_ms=throttle_ms, error_code=error
-    )
-    connection.respond(header, response, throttle_ms=throttle_ms)
+    connection.answer(share_acknowledge, header, answers, throttle_ms=broker.draw_throttle(), error_code=error)
 
 
 def answer_fetch(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
@@ -174,10 +170,7 @@ def answer_fetch(connection: "Connection", header: RequestHeader, frame: bytes) 
         if session is not None:
             _acknowledge(broker, member, request.topics)
             session.partitions.update(((topic, index), None) for topic, parts in request.topics for index, _ in parts)
-        response = share_fetch.response(
-            header.correlation_id, header.api_version, (), throttle_ms=throttle_ms, error_code=error
-        )
-        connection.respond(header, response, throttle_ms=throttle_ms)
+        connection.answer(share_fetch, header, (), throttle_ms=throttle_ms, error_code=error)
         return
     errors = _acknowledge(broker, member, request.topics)
     if request.session_epoch == _FINAL_EPOCH:
@@ -280,7 +273,6 @@ class _ShareFetch:
         if not topics and not must:
             return False
         self.cancel()
-        header = request.header
         answers = [share_fetch.SharedTopic(topic_id, parts) for topic_id, parts in topics.items()]
-        connection.respond(header, share_fetch.response(header.correlation_id, header.api_version, answers))
+        connection.answer(share_fetch, request.header, answers)
         return True

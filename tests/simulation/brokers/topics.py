@@ -33,9 +33,7 @@ def answer_create(connection: "Connection", header: RequestHeader, frame: bytes)
         else create_topics.CreatedTopic(topic.name, _NOT_CONTROLLER)
         for topic in request.topics
     ]
-    throttle_ms = connection.broker.draw_throttle()
-    response = create_topics.response(header.correlation_id, header.api_version, created, throttle_ms=throttle_ms)
-    connection.respond(header, response, throttle_ms=throttle_ms)
+    connection.answer(create_topics, header, created, throttle_ms=connection.broker.draw_throttle())
 
 
 def _create(cluster: "Cluster", topic: create_topics.NewTopic, *, dry: bool) -> create_topics.CreatedTopic:
@@ -70,9 +68,7 @@ def answer_delete(connection: "Connection", header: RequestHeader, frame: bytes)
         else delete_topics.DeletedTopic(topic.name, _NOT_CONTROLLER, None, topic.topic_id)
         for topic in request.topics
     ]
-    throttle_ms = connection.broker.draw_throttle()
-    response = delete_topics.response(header.correlation_id, header.api_version, deleted, throttle_ms=throttle_ms)
-    connection.respond(header, response, throttle_ms=throttle_ms)
+    connection.answer(delete_topics, header, deleted, throttle_ms=connection.broker.draw_throttle())
 
 
 def _delete(cluster: "Cluster", doomed: delete_topics.DoomedTopic) -> delete_topics.DeletedTopic:
@@ -98,9 +94,7 @@ def answer_grow(connection: "Connection", header: RequestHeader, frame: bytes) -
         else create_partitions.Result(topic.name, _NOT_CONTROLLER)
         for topic in request.topics
     ]
-    throttle_ms = connection.broker.draw_throttle()
-    response = create_partitions.response(header.correlation_id, header.api_version, results, throttle_ms=throttle_ms)
-    connection.respond(header, response, throttle_ms=throttle_ms)
+    connection.answer(create_partitions, header, results, throttle_ms=connection.broker.draw_throttle())
 
 
 def _grow(cluster: "Cluster", grown: create_partitions.GrownTopic, *, dry: bool) -> create_partitions.Result:

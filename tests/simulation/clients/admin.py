@@ -1,16 +1,10 @@
 """A simulated administrator: creates, grows and deletes topics of its own, and alters and describes client quotas."""
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tests.simulation.clients.client import Client
-from tests.simulation.clients.profiles import (
-    ALTER_CLIENT_QUOTAS,
-    CREATE_PARTITIONS,
-    CREATE_TOPICS,
-    DELETE_TOPICS,
-    DESCRIBE_CLIENT_QUOTAS,
-    HASTY,
-)
+from tests.simulation.clients.profiles import HASTY
 from tests.simulation.wire import (
     alter_client_quotas,
     create_partitions,
@@ -20,7 +14,7 @@ from tests.simulation.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tests.simulation.clients.connection import Connection, Setting
     from tests.simulation.ledger import Exchange
@@ -60,16 +54,14 @@ class Operation:
         partitions: How many partitions it is to have, or is to get.
         quota: The entity, key and value of an alteration. The value None removes it.
         begun_ms: When the first request was sent.
-        ended_ms: When the last response came, or when it was given up.
         is_dry_run: Whether an alteration is only to be validated.
         attempts: How many requests were sent.
-        refusals: The throttle time of each answer with THROTTLING_QUOTA_EXCEEDED.
         error_code: How it ended: 0, an error, or UNKNOWN if nobody can say whether it was done.
         entries: What a description has shown.
     """
 
-    __slots__ = ("attempts", "begun_ms", "ended_ms", "entries", "error_code", "is_dry_run", "kind",
-                 "may_be_done", "not_before_ms", "partitions", "quota", "refusals", "topic")  # fmt: skip
+    __slots__ = ("attempts", "begun_ms", "entries", "error_code", "is_dry_run", "kind",
+                 "may_be_done", "not_before_ms", "partitions", "quota", "topic")  # fmt: skip
 
     def __init__(
         self, kind: str, topic: str = "", partitions: int = 0, quota: tuple[EntityKey, str, float | None] | None = None
@@ -79,9 +71,8 @@ class Operation:
         self.partitions = partitions
         self.quota = quota
         self.is_dry_run = False
-        self.begun_ms = self.ended_ms = -1.0
+        self.begun_ms = -1.0
         self.attempts = 0
-        self.refusals: list[int] = []
         self.error_code = UNKNOWN
         self.entries: Sequence[describe_client_quotas.Entry] = ()
         self.may_be_done = False
@@ -93,8 +84,6 @@ class Admin(Client):
 
     Attributes:
         operations: Those that have ended, in this order.
-        quotas: The value that a broker has acknowledged last, by entity and key; None is removed.
-        uncertain: The entities and keys of which nobody can say which value was set last.
         partitions: How many partitions the topics have that this administrator has created.
     """
 
@@ -113,8 +102,6 @@ class Admin(Client):
     ) -> None:
         super().__init__(world, setting)
         self.operations: list[Operation] = []
-        self.quotas: dict[tuple[EntityKey, str], float | None] = {}
-        self.uncertain: dict[tuple[EntityKey, str], None] = {}
         self.partitions: dict[str, int] = {}
         self._every_ms = every_ms
         self._kinds = [kind for kind in kinds if kind != ALTER or choices]
@@ -195,45 +182,9 @@ class Admin(Client):
             operation.begun_ms = self.world.clock.now_ms
         operation.attempts += 1
         self._is_waiting = True
-        client_id = self.setting.entity.client_id
-        correlation_id = self.world.ledger.next_id()
-        api_key, version, frame, parse = self._request(connection, operation, correlation_id, client_id)
-        self.call(connection, frame, api_key, version, correlation_id, parse,
-                  lambda result, exchange: self._answered(result, exchange, operation),
-                  lambda _exchange: self._unanswered(operation), detail=operation)  # fmt: skip
-
-    def _request(
-        self, connection: "Connection", operation: Operation, correlation_id: int, client_id: str
-    ) -> "tuple[int, int, bytes, Callable[[bytes, int], Any]]":
-        topic, number = operation.topic, operation.partitions
-        if operation.kind == CREATE:
-            version = self.version(connection, CREATE_TOPICS, create_topics.VERSIONS)
-            new = [create_topics.NewTopic(topic, number, 1)]
-            frame = create_topics.request(correlation_id, version, client_id, new)
-            return CREATE_TOPICS, version, frame, create_topics.parse_response
-        if operation.kind == GROW:
-            version = self.version(connection, CREATE_PARTITIONS, create_partitions.VERSIONS)
-            grown = [create_partitions.GrownTopic(topic, number)]
-            frame = create_partitions.request(correlation_id, version, client_id, grown)
-            return CREATE_PARTITIONS, version, frame, create_partitions.parse_response
-        if operation.kind == DELETE:
-            version = self.version(connection, DELETE_TOPICS, delete_topics.VERSIONS)
-            frame = delete_topics.request(correlation_id, version, client_id, [delete_topics.DoomedTopic(topic)])
-            return DELETE_TOPICS, version, frame, delete_topics.parse_response
-        if operation.kind == DESCRIBE or operation.quota is None:
-            version = self.version(connection, DESCRIBE_CLIENT_QUOTAS, describe_client_quotas.VERSIONS)
-            frame = describe_client_quotas.request(correlation_id, version, client_id)
-            return DESCRIBE_CLIENT_QUOTAS, version, frame, describe_client_quotas.parse_response
-        version = self.version(connection, ALTER_CLIENT_QUOTAS, alter_client_quotas.VERSIONS)
-        entity, key, value = operation.quota
-        alteration = alter_client_quotas.Alteration(
-            [alter_client_quotas.EntityPart(*part) for part in entity],
-            [alter_client_quotas.Operation(key, value or 0.0, remove=value is None)],
-        )
-        frame = alter_client_quotas.request(
-            correlation_id, version, client_id, [alteration], validate_only=operation.is_dry_run
-        )
-        return ALTER_CLIENT_QUOTAS, version, frame, alter_client_quotas.parse_response
+        api, fields = _request(operation)
+        self.ask(connection, api, lambda result, exchange: self._answered(result, exchange, operation),
+                 lambda _exchange: self._unanswered(operation), detail=operation, **fields)  # fmt: skip
 
     # -- responses --
 
@@ -255,8 +206,6 @@ class Admin(Client):
             if len(rows) != 1:
                 self.world.fail("answers", f"{exchange!r} asks for one thing, and is answered for {len(rows)}")
             error = rows[0].error_code
-        if error == _THROTTLING_QUOTA_EXCEEDED:
-            operation.refusals.append(result.throttle_ms)
         if error in _RETRIABLE and not self.is_stopping:
             is_refused = error == _THROTTLING_QUOTA_EXCEEDED
             wait_ms = float(result.throttle_ms) if is_refused else self.retry_backoff_ms(operation.attempts - 1)
@@ -271,18 +220,27 @@ class Admin(Client):
     def _end(self, operation: Operation, error_code: int) -> None:
         self._current = None
         operation.error_code = error_code
-        operation.ended_ms = self.world.clock.now_ms
         self.operations.append(operation)
-        if operation.is_dry_run:
-            return
-        if operation.quota is not None:
-            entity, key, value = operation.quota
-            if error_code == 0:
-                self.quotas[entity, key] = value
-                self.uncertain.pop((entity, key), None)
-            elif error_code == UNKNOWN:
-                self.uncertain[entity, key] = None
-        elif operation.kind in (CREATE, GROW) and error_code in (0, UNKNOWN):
+        if operation.kind in (CREATE, GROW) and error_code in (0, UNKNOWN):
             self.partitions[operation.topic] = operation.partitions
         elif operation.kind == DELETE and error_code in (0, UNKNOWN):
             self.partitions.pop(operation.topic, None)
+
+
+def _request(operation: Operation) -> tuple[ModuleType, dict[str, Any]]:
+    """Return the API of an operation, and the fields of its request."""
+    topic, number = operation.topic, operation.partitions
+    if operation.kind == CREATE:
+        return create_topics, {"topics": [create_topics.NewTopic(topic, number, 1)]}
+    if operation.kind == GROW:
+        return create_partitions, {"topics": [create_partitions.GrownTopic(topic, number)]}
+    if operation.kind == DELETE:
+        return delete_topics, {"topics": [delete_topics.DoomedTopic(topic)]}
+    if operation.kind == DESCRIBE or operation.quota is None:
+        return describe_client_quotas, {}
+    entity, key, value = operation.quota
+    alteration = alter_client_quotas.Alteration(
+        [alter_client_quotas.EntityPart(*part) for part in entity],
+        [alter_client_quotas.Operation(key, value or 0.0, remove=value is None)],
+    )
+    return alter_client_quotas, {"entries": [alteration], "validate_only": operation.is_dry_run}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from tests.simulation.clients.connection import Connection
 from tests.simulation.clients.greeting import greet
 from tests.simulation.clients.producer import ProduceDetail
-from tests.simulation.clients.profiles import FETCH, HARM, HEARTBEAT, METADATA, PRODUCE
+from tests.simulation.clients.profiles import HARM
 from tests.simulation.ledger import Exchange
 from tests.simulation.wire import fetch, heartbeat, metadata, produce
 from tests.simulation.wire.fetch import FetchPartition, FetchTopic
@@ -90,11 +90,6 @@ class Adversary:
         """Whether no connection is left."""
         return self.is_stopping and not self._open
 
-    @property
-    def waiting_since_ms(self) -> None:
-        """It waits for nothing."""
-        return
-
     def changed(self, connection: Connection) -> None:
         """Do what the connection is for, once it may."""
         work = self._open.get(connection, _nothing)
@@ -166,9 +161,7 @@ class Adversary:
         acks = self.random.choice((0, 1, 1))
         data = write_batch(Batch(token, size, 1, -1, -1, -1))
         first = self.random.choice((40, 400, 9_000))
-        return self._produce(
-            connection, acks, [TopicData(self._topic, [PartitionData(0, data)])], token=token, first=first
-        ).request
+        return self._produce(connection, acks, [TopicData(self._topic, [PartitionData(0, data)])], first=first).request
 
     def _flood_later(self, connection: Connection) -> None:
         """Flood once the broker is dialled."""
@@ -206,7 +199,7 @@ class Adversary:
         self._begun += 1
         token = f"{self.setting.name}-{self._begun}"
         data = write_batch(Batch(token, self.random.choice((500, 4_000, 12_000)), 1, -1, -1, -1))
-        self._produce(connection, 1, [TopicData(self._topic, [PartitionData(0, data)])], token=token)
+        self._produce(connection, 1, [TopicData(self._topic, [PartitionData(0, data)])])
         self._leave_after(connection, (0.0, 20.0, 700.0, 3_000.0))
 
     def _ask(self, connection: Connection) -> None:
@@ -224,51 +217,33 @@ class Adversary:
         topics: "Sequence[TopicData]",
         *,
         name: str = "",
-        token: str = "",
         first: int | None = None,
     ) -> Exchange:
         entity = self.setting.entity
         if name:
             entity = entity._replace(client_id=name)
-        correlation_id = self.world.ledger.next_id()
-        frame = produce.request(correlation_id, _PRODUCE_VERSION, entity.client_id, topics, acks=acks)
-        batches = ((self._topic, 0, token, len(frame)),) if token else ()
-        return connection.send(
-            frame, PRODUCE, _PRODUCE_VERSION, correlation_id, parse=produce.parse_response, on_response=_ignore,
-            detail=ProduceDetail(acks, batches), expects_response=acks != 0, entity=entity, first_bytes=first,
+        return connection.ask(
+            produce, _PRODUCE_VERSION, detail=ProduceDetail(acks), expects_response=acks != 0, entity=entity,
+            first_bytes=first, fields={"topics": topics, "acks": acks},
         )  # fmt: skip
 
     def _fetch(self, connection: Connection, *, max_wait_ms: int = _FOREVER_MS, again: bool = False) -> None:
-        correlation_id = self.world.ledger.next_id()
-        frame = fetch.request(
-            correlation_id, _FETCH_VERSION, self.setting.entity.client_id,
-            [FetchTopic(self._topic, [FetchPartition(0, 0)])], max_wait_ms=max_wait_ms, min_bytes=_FOREVER_MS,
-        )  # fmt: skip
-
         def answered(_result: object, _exchange: Exchange) -> None:
             if again and not connection.is_gone:
                 self._fetch(connection, max_wait_ms=max_wait_ms, again=True)
 
-        connection.send(frame, FETCH, _FETCH_VERSION, correlation_id, parse=fetch.parse_response,
-                        on_response=answered)  # fmt: skip
+        topics = [FetchTopic(self._topic, [FetchPartition(0, 0)])]
+        fields = {"topics": topics, "max_wait_ms": max_wait_ms, "min_bytes": _FOREVER_MS}
+        connection.ask(fetch, _FETCH_VERSION, answered, fields=fields)
 
     def _request(self, connection: Connection) -> None:
         if connection.is_gone:
             return
-        correlation_id, name = self.world.ledger.next_id(), self.setting.entity.client_id
         if self.random.random() < 0.5:
-            frame = heartbeat.request(correlation_id, _HEARTBEAT_VERSION, name, "no group")
-            connection.send(frame, HEARTBEAT, _HEARTBEAT_VERSION, correlation_id, parse=heartbeat.parse_response,
-                            on_response=_ignore)  # fmt: skip
+            connection.ask(heartbeat, _HEARTBEAT_VERSION, fields={"group_id": "no group"})
         else:
-            frame = metadata.request(correlation_id, _METADATA_VERSION, name, [])
-            connection.send(frame, METADATA, _METADATA_VERSION, correlation_id, parse=metadata.parse_response,
-                            on_response=_ignore)  # fmt: skip
+            connection.ask(metadata, _METADATA_VERSION, fields={"topics": []})
 
 
 def _nothing(_connection: Connection) -> None:
     """Do nothing more."""
-
-
-def _ignore(_result: object, _exchange: Exchange) -> None:
-    """Want no response."""

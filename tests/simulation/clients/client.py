@@ -1,11 +1,11 @@
 """What all simulated clients share: metadata, connections to brokers, back-off, and an orderly end."""
 
 from abc import ABC, abstractmethod
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.clients.connection import Connection, Setting, ignore
 from tests.simulation.clients.greeting import greet
-from tests.simulation.clients.profiles import METADATA
 from tests.simulation.wire import metadata
 from tests.simulation.wire.common import NO_TOPIC_ID
 
@@ -92,12 +92,6 @@ class Client(ABC):
         """Whether the client has stopped and has no connection left."""
         return self.is_stopping and not self.connections
 
-    @property
-    def waiting_since_ms(self) -> float | None:
-        """Since when the client waits for its oldest response or connection. None: it waits for nothing."""
-        waits = [connection.waiting_since_ms for connection in self.connections.values()]
-        return min([since_ms for since_ms in waits if since_ms is not None], default=None)
-
     def _close_all(self) -> None:
         if self._patience is not None:
             self._patience.cancel()
@@ -169,12 +163,13 @@ class Client(ABC):
 
     # -- connections --
 
-    def version(self, connection: Connection, api_key: int, known: range) -> int:
-        """Return the version that both sides speak. ``known`` are the versions of the wire module."""
-        version = min(self.profile.versions.get(api_key, known[0]), known[-1])
+    def version(self, connection: Connection, api: ModuleType) -> int:
+        """Return the version of an API that both sides speak, and the simulation too."""
+        api_key, known = api.API_KEY, api.VERSIONS
+        version: int = min(self.profile.versions.get(api_key, known[0]), known[-1])
         if connection.versions is not None:
             version = min(version, connection.versions.get(api_key, version))
-        return max(version, known[0])
+        return max(version, int(known[0]))
 
     def connection_to(self, key: int) -> Connection | None:
         """Return the connection if it can send now. Else connect, if the back-off allows, and return None."""
@@ -258,12 +253,8 @@ class Client(ABC):
         if connection is None:
             return
         self._is_asking = True
-        version = self.version(connection, METADATA, metadata.VERSIONS)
-        correlation_id = self.world.ledger.next_id()
-        frame = metadata.request(correlation_id, version, self.setting.entity.client_id,
-                                 [metadata.AskedTopic(topic) for topic in self.topics])  # fmt: skip
-        self.call(connection, frame, METADATA, version, correlation_id, metadata.parse_response, self._told,
-                  self._not_told)  # fmt: skip
+        topics = [metadata.AskedTopic(topic) for topic in self.topics]
+        self.ask(connection, metadata, self._told, self._not_told, topics=topics)
 
     def _not_told(self, _exchange: "Exchange") -> None:
         self._is_asking = False
@@ -298,20 +289,17 @@ class Client(ABC):
                     is_whole = False
         return is_whole
 
-    def call(
+    def ask(
         self,
         connection: Connection,
-        frame: bytes,
-        api_key: int,
-        version: int,
-        correlation_id: int,
-        parse: "Callable[[bytes, int], Any]",
+        api: ModuleType,
         on_response: "Callable[[Any, Exchange], None]",
         on_failure: "Callable[[Exchange], None]" = ignore,
         *,
         detail: Any = None,
         timeout_ms: float = 0.0,
+        **fields: Any,
     ) -> None:
-        """Send a request that has a response."""
-        connection.send(frame, api_key, version, correlation_id, parse=parse, on_response=on_response,
-                        on_failure=on_failure, detail=detail, timeout_ms=timeout_ms)  # fmt: skip
+        """Send a request that has a response, in the version that both sides speak."""
+        connection.ask(api, self.version(connection, api), on_response, on_failure, detail=detail,
+                       timeout_ms=timeout_ms, fields=fields)  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections import deque
 from contextlib import contextmanager
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tests.simulation.clients.habits import Writer
@@ -14,7 +15,7 @@ from tests.simulation.network import Handler
 from tests.simulation.wire.common import WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from random import Random
 
     from tests.simulation.network import End
@@ -58,8 +59,8 @@ class Call:
         self.deadline_ms = deadline_ms
 
 
-def ignore(_exchange: Exchange) -> None:
-    """Do nothing when a request has failed."""
+def ignore(*_: object) -> None:
+    """Do nothing when a request has failed, or with its response."""
 
 
 class Connection(Handler):
@@ -95,7 +96,6 @@ class Connection(Handler):
         self.is_gone = self.is_closing = False
         self.is_connected = self.is_greeted = False
         self.muted_until_ms = 0.0
-        self.since_ms = world.clock.now_ms
         self._owner = owner
         self._greet = greet
         self._buffer = bytearray()
@@ -123,16 +123,6 @@ class Connection(Handler):
             and (self._writer is None or not self._writer.is_busy)
             and self._end.unsent_bytes < _MOST_UNSENT_BYTES
         )
-
-    @property
-    def waiting_since_ms(self) -> float | None:
-        """Since when it waits for its oldest response, or to be connected. None: it waits for nothing."""
-        if self.is_gone:
-            return None
-        if self.in_flight:
-            sent_ms = self.in_flight[0].exchange.sent_ms
-            return None if sent_ms == NEVER or self._deaf_after_bytes >= 0 else sent_ms
-        return None if self.is_connected else self.since_ms
 
     def send(
         self,
@@ -186,6 +176,26 @@ class Connection(Handler):
         else:
             self._writer.write(frame, exchange)
         return exchange
+
+    def ask(
+        self,
+        api: ModuleType,
+        version: int,
+        on_response: "Callable[[Any, Exchange], None]" = ignore,
+        on_failure: "Callable[[Exchange], None]" = ignore,
+        *,
+        entity: Entity | None = None,
+        fields: "Mapping[str, Any] | None" = None,
+        **more: Any,
+    ) -> Exchange:
+        """Write a request of an API, which is a module of ``wire``, with these fields. See ``send`` for the others."""
+        correlation_id = self.world.ledger.next_id()
+        client_id = (entity or self.setting.entity).client_id
+        frame = api.request(correlation_id, version, client_id, **(fields or {}))
+        return self.send(
+            frame, api.API_KEY, version, correlation_id, parse=api.parse_response, on_response=on_response,
+            on_failure=on_failure, entity=entity, **more,
+        )  # fmt: skip
 
     def go_on(self, most_bytes: int) -> None:
         """Write the next bytes of the request that was begun."""

@@ -1,9 +1,8 @@
 """A simulated consumer: fetches each partition from its leader, with or without sessions, in the order of offsets."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from tests.simulation.clients.client import Client
-from tests.simulation.clients.profiles import FETCH
 from tests.simulation.wire import fetch
 from tests.simulation.wire.common import WireError
 from tests.simulation.wire.records import parse_batches
@@ -20,14 +19,6 @@ _FIRST_SESSION: Final = 7
 _FIRST_TOPIC_ID: Final = 13
 
 Partition = tuple[str, int]
-
-
-class FetchDetail(NamedTuple):
-    """What a Fetch request asks for, for the checks."""
-
-    max_wait_ms: int
-    max_bytes: int
-    offsets: dict[Partition, int]  # of the partitions that the request names
 
 
 class _Session:
@@ -49,7 +40,6 @@ class Consumer(Client):
     Attributes:
         read: Topic, partition, offset and token of each batch that it has read, in this order.
         positions: The next offset of each partition.
-        resets: How often it had to begin a partition anew, because its offset was gone. What it reads comes again.
         pause_ms: How long it works on a response before the next fetch from the same broker.
     """
 
@@ -60,18 +50,13 @@ class Consumer(Client):
         topics: list[str],
         *,
         max_wait_ms: int = -1,
-        max_bytes: int = -1,
-        partition_max_bytes: int = -1,
         pause_ms: float = 0.0,
     ) -> None:
         super().__init__(world, setting, topics)
         self.read: list[tuple[str, int, int, str]] = []
-        self.read_bytes = self.resets = 0
         self.positions: dict[Partition, int] = {}
         self.pause_ms = pause_ms
         self._max_wait_ms = self.profile.fetch_wait_ms if max_wait_ms < 0 else max_wait_ms
-        self._max_bytes = self.profile.fetch_max_bytes if max_bytes < 0 else max_bytes
-        self._partition_max_bytes = self.profile.partition_max_bytes if partition_max_bytes < 0 else partition_max_bytes
         self._blocked_until_ms: dict[Partition, float] = {}
         self._sessions: dict[int, _Session] = {}
 
@@ -104,7 +89,7 @@ class Consumer(Client):
     # -- requests --
 
     def _fetch(self, connection: "Connection", session: _Session, partitions: list[Partition]) -> None:
-        version = self.version(connection, FETCH, fetch.VERSIONS)
+        version = self.version(connection, fetch)
         if version >= _FIRST_TOPIC_ID and len(self.topic_ids) < len(self.topics):
             version = _FIRST_TOPIC_ID - 1
         positions = self.positions
@@ -118,28 +103,22 @@ class Consumer(Client):
             forgotten = [partition for partition in known if partition not in wanted]
         session.known = wanted
         session.is_fetching = True
-        correlation_id = self.world.ledger.next_id()
-        frame = fetch.request(
-            correlation_id,
-            version,
-            self.setting.entity.client_id,
-            self._by_topic(named, version),
-            max_wait_ms=self._max_wait_ms,
-            max_bytes=self._max_bytes,
-            session_id=session.id if has_session else 0,
-            session_epoch=session.epoch if has_session else -1,
-            forgotten=self._forgotten(forgotten, version),
-        )
-        connection.send(
-            frame, FETCH, version, correlation_id, parse=fetch.parse_response,
-            on_response=lambda result, exchange: self._fetched(result, exchange, session),
-            on_failure=lambda exchange: self._not_fetched(session),
-            detail=FetchDetail(self._max_wait_ms, self._max_bytes, named),
+        fields = {
+            "topics": self._by_topic(named, version),
+            "max_wait_ms": self._max_wait_ms,
+            "max_bytes": self.profile.fetch_max_bytes,
+            "session_id": session.id if has_session else 0,
+            "session_epoch": session.epoch if has_session else -1,
+            "forgotten": self._forgotten(forgotten, version),
+        }
+        connection.ask(
+            fetch, version, lambda result, exchange: self._fetched(result, exchange, session),
+            lambda exchange: self._not_fetched(session), fields=fields,
         )  # fmt: skip
 
     def _by_topic(self, offsets: dict[Partition, int], version: int) -> list[fetch.FetchTopic]:
         by_topic: dict[str | bytes, list[fetch.FetchPartition]] = {}
-        limit = self._partition_max_bytes
+        limit = self.profile.partition_max_bytes
         for (topic, number), offset in offsets.items():
             key = self.topic_ids[topic] if version >= _FIRST_TOPIC_ID else topic
             by_topic.setdefault(key, []).append(fetch.FetchPartition(number, offset, limit))
@@ -200,7 +179,6 @@ class Consumer(Client):
             self._blocked_until_ms[partition] = self.world.clock.now_ms + self.profile.retry_backoff_ms
             if error == _OFFSET_OUT_OF_RANGE:
                 self.positions[partition] = max(fetched.log_start_offset, 0)
-                self.resets += 1
             session.known.pop(partition, None)
             self.refresh_metadata()
             return
@@ -219,6 +197,5 @@ class Consumer(Client):
                     "answers", f"{exchange!r} has offset {batch.base_offset} of {partition}, not {position}"
                 )
             self.read.append((*partition, batch.base_offset, batch.token))
-            self.read_bytes += batch.size
             position = batch.base_offset + batch.record_count
         self.positions[partition] = position

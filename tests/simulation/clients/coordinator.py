@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from tests.simulation.clients.client import COORDINATOR, Client
-from tests.simulation.clients.profiles import FIND_COORDINATOR
 from tests.simulation.wire import find_coordinator
 
 if TYPE_CHECKING:
@@ -18,11 +17,10 @@ NOT_COORDINATOR = 16
 class Coordinator:
     """The coordinator of one group, as a client knows it. ``node`` is None as long as it is not found."""
 
-    def __init__(self, client: Client, group: str, key_type: int = find_coordinator.GROUP) -> None:
+    def __init__(self, client: Client, group: str) -> None:
         self.node: int | None = None
         self._client = client
         self._group = group
-        self._key_type = key_type
         self._is_asking = False
         self._due_ms = 0.0
         client.on_lost.append(self._lost)
@@ -59,13 +57,7 @@ class Coordinator:
         if connection is None:
             return
         self._is_asking = True
-        version = client.version(connection, FIND_COORDINATOR, find_coordinator.VERSIONS)
-        correlation_id = client.world.ledger.next_id()
-        frame = find_coordinator.request(
-            correlation_id, version, client.setting.entity.client_id, [self._group], key_type=self._key_type
-        )
-        client.call(connection, frame, FIND_COORDINATOR, version, correlation_id, find_coordinator.parse_response,
-                    self._found, self._not_found)  # fmt: skip
+        client.ask(connection, find_coordinator, self._found, self._not_found, keys=[self._group])
 
     def _not_found(self, _exchange: "Exchange") -> None:
         self._is_asking = False

@@ -3,14 +3,12 @@
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.clients.connection import Connection
-from tests.simulation.clients.profiles import METADATA
 from tests.simulation.wire import metadata
 
 if TYPE_CHECKING:
     from random import Random
 
     from tests.simulation.clients.setting import Setting
-    from tests.simulation.ledger import Exchange
     from tests.simulation.world import World
 
 _VERSION: Final = 5
@@ -55,13 +53,7 @@ class Crowd:
         """Send the request of a connection."""
         if connection.in_flight or not connection.can_send:
             return
-        correlation_id = self.world.ledger.next_id()
-        frame = metadata.request(correlation_id, _VERSION, self.setting.entity.client_id, [])
-
-        def leave(_result: object, _exchange: "Exchange") -> None:
-            connection.close()
-
-        connection.send(frame, METADATA, _VERSION, correlation_id, parse=metadata.parse_response, on_response=leave)
+        connection.ask(metadata, _VERSION, lambda *_: connection.close(), fields={"topics": []})
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection."""

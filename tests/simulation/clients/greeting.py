@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.clients.profiles import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from tests.simulation.clients.profiles import API_VERSIONS, SASL_AUTHENTICATE
 from tests.simulation.ledger import Entity
 from tests.simulation.wire import api_versions, sasl_authenticate, sasl_handshake
 
@@ -28,16 +28,10 @@ def _before_login(connection: "Connection") -> Entity:
 
 
 def _ask_versions(connection: "Connection", version: int) -> None:
-    setting = connection.setting
     version = min(version, api_versions.VERSIONS[-1])
-    correlation_id = connection.world.ledger.next_id()
-    frame = api_versions.request(
-        correlation_id, version, setting.entity.client_id, software_name=setting.profile.name, software_version="1.0"
-    )
-    connection.send(
-        frame, API_VERSIONS, version, correlation_id, parse=api_versions.parse_response,
-        on_response=lambda result, exchange: _has_versions(connection, result, exchange),
-        entity=_before_login(connection),
+    connection.ask(
+        api_versions, version, lambda result, exchange: _has_versions(connection, result, exchange),
+        entity=_before_login(connection), fields={"software_name": connection.profile.name},
     )  # fmt: skip
 
 
@@ -52,17 +46,12 @@ def _has_versions(connection: "Connection", result: api_versions.ApiVersionsResp
 
 
 def _log_in(connection: "Connection") -> None:
-    setting = connection.setting
-    if setting.login is None:
+    if connection.setting.login is None:
         connection.greeted()
         return
-    correlation_id = connection.world.ledger.next_id()
-    frame = sasl_handshake.request(correlation_id, 1, setting.entity.client_id)
-    connection.send(
-        frame, SASL_HANDSHAKE, 1, correlation_id, parse=sasl_handshake.parse_response,
-        on_response=lambda result, exchange: _has_handshake(connection, result),
-        entity=_before_login(connection),
-    )  # fmt: skip
+    connection.ask(
+        sasl_handshake, 1, lambda result, _: _has_handshake(connection, result), entity=_before_login(connection)
+    )
 
 
 def _has_handshake(connection: "Connection", result: sasl_handshake.SaslHandshakeResponse) -> None:
@@ -73,13 +62,10 @@ def _has_handshake(connection: "Connection", result: sasl_handshake.SaslHandshak
     version = min(connection.profile.versions[SASL_AUTHENTICATE], 2)
     if connection.versions is not None:
         version = min(version, connection.versions.get(SASL_AUTHENTICATE, 0))
-    correlation_id = connection.world.ledger.next_id()
     token = sasl_authenticate.plain_token(login.user, login.password)
-    frame = sasl_authenticate.request(correlation_id, version, connection.setting.entity.client_id, token)
-    connection.send(
-        frame, SASL_AUTHENTICATE, version, correlation_id, parse=sasl_authenticate.parse_response,
-        on_response=lambda result, exchange: _is_logged_in(connection, result),
-        entity=_before_login(connection),
+    connection.ask(
+        sasl_authenticate, version, lambda result, _: _is_logged_in(connection, result),
+        entity=_before_login(connection), fields={"token": token},
     )  # fmt: skip
 
 

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.coordinator import LOADING, NOT_AVAILABLE, NOT_COORDINATOR, Coordinator
-from tests.simulation.clients.profiles import HEARTBEAT, JOIN_GROUP, OFFSET_COMMIT, OFFSET_FETCH
 from tests.simulation.wire import heartbeat, join_group, offset_commit, offset_fetch
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ class GroupMember(Consumer):
     """Reads all partitions of its topics as the one member of its group.
 
     Attributes:
-        heartbeats: When each heartbeat was sent, and how long its response took, in ms.
-        sessions_lost: How often no heartbeat was answered for the session time-out, or the group had forgotten it.
         committed: The offsets that the coordinator has acknowledged, by topic and partition.
     """
 
@@ -40,8 +37,6 @@ class GroupMember(Consumer):
     ) -> None:
         super().__init__(world, setting, topics, pause_ms=pause_ms)
         self.group = group
-        self.heartbeats: list[tuple[float, float]] = []
-        self.sessions_lost = 0
         self.committed: dict[tuple[str, int], int] = {}
         self._coordinator = Coordinator(self, group)
         self._state = _APART
@@ -56,7 +51,7 @@ class GroupMember(Consumer):
         now_ms = self.world.clock.now_ms
         if self._state == _JOINED:
             if now_ms - self._heard_ms > _SESSION_MS:
-                self._leave(is_lost=True)
+                self._leave()
             else:
                 self._keep(now_ms)
                 super().work()
@@ -83,37 +78,30 @@ class GroupMember(Consumer):
         if not self._is_beating:
             self.wake_in(max(self._next_beat_ms - now_ms, 100.0))
 
-    def _leave(self, *, is_lost: bool) -> None:
+    def _leave(self) -> None:
         self._state = _APART
         self._not_before_ms = self.world.clock.now_ms + self.profile.retry_backoff_ms
         self.wake_in(self.profile.retry_backoff_ms)
-        if is_lost:
-            self.sessions_lost += 1
 
     def _refused(self, error: int) -> None:
         if error in _LOST_COORDINATOR:
             self._coordinator.forget()
             if self._state != _JOINED:
-                self._leave(is_lost=False)
+                self._leave()
         else:
-            self._leave(is_lost=True)
+            self._leave()
 
     def _failed(self, _exchange: "Exchange") -> None:
         self._coordinator.forget()
         if self._state != _JOINED:
-            self._leave(is_lost=False)
+            self._leave()
 
     # -- joining --
 
     def _join(self, connection: "Connection") -> None:
         self._state = _JOINING
-        version = self.version(connection, JOIN_GROUP, join_group.VERSIONS)
-        correlation_id = self.world.ledger.next_id()
-        frame = join_group.request(
-            correlation_id, version, self.setting.entity.client_id, self.group, member_id=self._member_id
-        )
-        self.call(connection, frame, JOIN_GROUP, version, correlation_id, join_group.parse_response, self._has_joined,
-                  self._failed, timeout_ms=_JOIN_TIMEOUT_MS)  # fmt: skip
+        self.ask(connection, join_group, self._has_joined, self._failed, timeout_ms=_JOIN_TIMEOUT_MS,
+                 group_id=self.group, member_id=self._member_id)  # fmt: skip
 
     def _has_joined(self, result: join_group.JoinGroupResponse, _exchange: "Exchange") -> None:
         if result.error_code == _MEMBER_ID_REQUIRED:
@@ -132,15 +120,11 @@ class GroupMember(Consumer):
         if connection is None or self._has_offsets or not self.leaders:
             self._is_member()
             return
-        version = self.version(connection, OFFSET_FETCH, offset_fetch.VERSIONS)
-        correlation_id = self.world.ledger.next_id()
         numbers: dict[str, list[int]] = {}
         for topic, number in self.leaders:
             numbers.setdefault(topic, []).append(number)
         asked = [offset_fetch.AskedTopic(topic, partitions) for topic, partitions in numbers.items()]
-        frame = offset_fetch.request(correlation_id, version, self.setting.entity.client_id, self.group, asked)
-        self.call(connection, frame, OFFSET_FETCH, version, correlation_id, offset_fetch.parse_response,
-                  self._have_offsets, self._failed)  # fmt: skip
+        self.ask(connection, offset_fetch, self._have_offsets, self._failed, group_id=self.group, topics=asked)
 
     def _have_offsets(self, result: offset_fetch.OffsetFetchResponse, _exchange: "Exchange") -> None:
         if result.error_code:
@@ -164,24 +148,16 @@ class GroupMember(Consumer):
 
     def _beat(self, connection: "Connection") -> None:
         self._is_beating = True
-        version = self.version(connection, HEARTBEAT, heartbeat.VERSIONS)
-        correlation_id = self.world.ledger.next_id()
-        frame = heartbeat.request(
-            correlation_id, version, self.setting.entity.client_id, self.group, generation=self._generation,
-            member_id=self._member_id,
-        )  # fmt: skip
         self._next_beat_ms = self.world.clock.now_ms + _HEARTBEAT_MS
-        self.call(connection, frame, HEARTBEAT, version, correlation_id, heartbeat.parse_response, self._beaten,
-                  self._not_beaten)  # fmt: skip
+        self.ask(connection, heartbeat, self._beaten, self._not_beaten, group_id=self.group,
+                 generation=self._generation, member_id=self._member_id)  # fmt: skip
 
     def _beaten(self, result: heartbeat.HeartbeatResponse, exchange: "Exchange") -> None:
         self._is_beating = False
-        now_ms = self.world.clock.now_ms
-        self.heartbeats.append((exchange.sent_ms, now_ms - exchange.sent_ms))
         if result.error_code:
             self._refused(result.error_code)
         else:
-            self._heard_ms = now_ms
+            self._heard_ms = self.world.clock.now_ms
 
     def _not_beaten(self, exchange: "Exchange") -> None:
         self._is_beating = False
@@ -189,20 +165,15 @@ class GroupMember(Consumer):
 
     def _commit(self, connection: "Connection") -> None:
         self._is_committing = True
-        version = self.version(connection, OFFSET_COMMIT, offset_commit.VERSIONS)
-        correlation_id = self.world.ledger.next_id()
         offsets = dict(self.positions)
         by_topic: dict[str, list[offset_commit.CommittedPartition]] = {}
         for (topic, number), offset in offsets.items():
             by_topic.setdefault(topic, []).append(offset_commit.CommittedPartition(number, offset))
-        frame = offset_commit.request(
-            correlation_id, version, self.setting.entity.client_id, self.group,
-            [offset_commit.CommittedTopic(topic, partitions) for topic, partitions in by_topic.items()],
-            generation=self._generation, member_id=self._member_id,
-        )  # fmt: skip
+        topics = [offset_commit.CommittedTopic(topic, partitions) for topic, partitions in by_topic.items()]
         self._next_commit_ms = self.world.clock.now_ms + _COMMIT_MS
-        self.call(connection, frame, OFFSET_COMMIT, version, correlation_id, offset_commit.parse_response,
-                  lambda result, _exchange: self._have_committed(result, offsets), self._not_committed)  # fmt: skip
+        self.ask(connection, offset_commit, lambda result, _: self._have_committed(result, offsets),
+                 self._not_committed, group_id=self.group, topics=topics, generation=self._generation,
+                 member_id=self._member_id)  # fmt: skip
 
     def _have_committed(self, result: offset_commit.OffsetCommitResponse, offsets: dict[tuple[str, int], int]) -> None:
         self._is_committing = False

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.simulation.clients.client import Client
+from tests.simulation.clients.connection import ignore
 from tests.simulation.wire.common import WireError, framed, open_response, request_header, response_header
 
 WRITE_TXN_MARKERS: Final = 27
@@ -35,13 +36,6 @@ class Impostor(Client):
         self._sent += 1
         correlation_id = self.world.ledger.next_id()
         header = request_header(WRITE_TXN_MARKERS, 0, correlation_id, self.setting.entity.client_id)
-        self.call(
-            connection,
-            framed([header, _NO_MARKERS]),
-            WRITE_TXN_MARKERS,
-            0,
-            correlation_id,
-            _parse,
-            lambda _result, _exchange: None,
-        )
+        frame = framed([header, _NO_MARKERS])
+        connection.send(frame, WRITE_TXN_MARKERS, 0, correlation_id, parse=_parse, on_response=ignore)
         self.wake_in(_EVERY_MS)

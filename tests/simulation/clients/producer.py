@@ -4,7 +4,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.simulation.clients.client import Client
-from tests.simulation.clients.profiles import INIT_PRODUCER_ID, PRODUCE, RUDE
+from tests.simulation.clients.profiles import RUDE
 from tests.simulation.wire import init_producer_id, produce
 from tests.simulation.wire.records import Batch, write_batch
 
@@ -76,7 +76,6 @@ class ProduceDetail(NamedTuple):
     """What a Produce request has, for the checks."""
 
     acks: int
-    batches: tuple[tuple[str, int, str, int], ...]  # topic, partition, token, bytes
 
 
 class Producer(Client):
@@ -86,7 +85,6 @@ class Producer(Client):
         acknowledged: Topic, partition, offset and token of each batch that a broker has acknowledged, in this order.
             The offset is -1 if the broker only says that it has the batch already.
         failed: Topic, partition and token of each batch that has failed for good. It may have been written.
-        unconfirmed: The same of each batch that was sent with acks=0.
         may_repeat: Tokens that an idempotent producer has sent again under another producer id.
     """
 
@@ -106,7 +104,6 @@ class Producer(Client):
         self.is_idempotent = is_idempotent
         self.acknowledged: list[tuple[str, int, int, str]] = []
         self.failed: list[tuple[str, int, str]] = []
-        self.unconfirmed: list[tuple[str, int, str]] = []
         self.may_repeat: set[str] = set()
         self.buffered_bytes = 0
         self._client_ids = client_ids  # of which each Produce request has one; the setting's if there are none
@@ -182,11 +179,6 @@ class Producer(Client):
             self._next_burst_ms = now_ms + load.every_ms
             self.wake_in(load.every_ms)
 
-    @property
-    def made(self) -> int:
-        """How many batches were made."""
-        return self._made
-
     def _expire(self, queue: _Queue, now_ms: float) -> None:
         limit_ms = now_ms - self.profile.delivery_timeout_ms
         for batches in (queue.retries, queue.waiting):
@@ -223,7 +215,7 @@ class Producer(Client):
             self._send(connection, pendings)
 
     def _send(self, connection: "Connection", pendings: list[_Pending]) -> None:
-        version = self.version(connection, PRODUCE, produce.VERSIONS)
+        version = self.version(connection, produce)
         if version >= _FIRST_TOPIC_ID and not all(each.partition[0] in self.topic_ids for each in pendings):
             version = _FIRST_TOPIC_ID - 1
         has_ids = version >= _FIRST_TOPIC_ID
@@ -235,31 +227,23 @@ class Producer(Client):
                 self._encode(pending)
             key = self.topic_ids[topic] if has_ids else topic
             by_topic.setdefault(key, []).append(produce.PartitionData(index, pending.data))
-        world = self.world
-        correlation_id = world.ledger.next_id()
         entity = self.setting.entity
         if self._client_ids:
             entity = entity._replace(client_id=self.random.choice(self._client_ids))
-        topics = [produce.TopicData(*each) for each in by_topic.items()]
-        frame = produce.request(correlation_id, version, entity.client_id, topics, acks=self.acks)
-        detail = ProduceDetail(self.acks, tuple([(*each.partition, each.token, each.size) for each in pendings]))
+        fields = {"topics": [produce.TopicData(*each) for each in by_topic.items()], "acks": self.acks}
         if self.acks:
-            connection.send(
-                frame, PRODUCE, version, correlation_id, parse=produce.parse_response, detail=detail, entity=entity,
-                on_response=lambda result, exchange: self._answered(result, exchange, pendings),
-                on_failure=lambda exchange: self._unanswered(pendings),
+            connection.ask(
+                produce, version, lambda result, exchange: self._answered(result, exchange, pendings),
+                lambda exchange: self._unanswered(pendings), detail=ProduceDetail(self.acks), entity=entity,
+                fields=fields,
             )  # fmt: skip
             return
         for pending in pendings:
             self._queues[pending.partition].in_flight -= 1
             self.buffered_bytes -= pending.size
-            self.unconfirmed.append((*pending.partition, pending.token))
-        connection.send(
-            frame, PRODUCE, version, correlation_id, parse=produce.parse_response, detail=detail, entity=entity,
-            on_response=lambda result, exchange: None, expects_response=False,
-        )  # fmt: skip
+        connection.ask(produce, version, detail=ProduceDetail(0), entity=entity, expects_response=False, fields=fields)
         if self.profile is RUDE and self.random.random() < _HANGS_UP:
-            world.call_soon(connection.abort)  # the caller is not done with the connection
+            self.world.call_soon(connection.abort)  # the caller is not done with the connection
 
     def _encode(self, pending: _Pending) -> None:
         if self.is_idempotent and pending.sequence < 0:
@@ -335,11 +319,7 @@ class Producer(Client):
         if connection is None:
             return
         self._is_asking_id = True
-        version = self.version(connection, INIT_PRODUCER_ID, init_producer_id.VERSIONS)
-        correlation_id = self.world.ledger.next_id()
-        frame = init_producer_id.request(correlation_id, version, self.setting.entity.client_id)
-        self.call(connection, frame, INIT_PRODUCER_ID, version, correlation_id, init_producer_id.parse_response,
-                  self._has_id, self._has_no_id)  # fmt: skip
+        self.ask(connection, init_producer_id, self._has_id, self._has_no_id)
 
     def _has_no_id(self, _exchange: "Exchange") -> None:
         self._is_asking_id = False

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.clients.client import Client
-from tests.simulation.clients.profiles import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from tests.simulation.wire import share_acknowledge, share_fetch
 from tests.simulation.wire.common import WireError
 from tests.simulation.wire.records import parse_batches
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _LAST_EPOCH: Final = -1  # closes the session
+_ACCEPTS: Final = 0.9  # of the batches
+_ACKNOWLEDGES_APART: Final = 0.3  # instead of with the next fetch
 
 Partition = tuple[str, int]
 
@@ -49,19 +50,14 @@ class ShareMember(Client):
         group: str,
         *,
         pause_ms: float = 0.0,
-        accepts: float = 0.9,
-        acknowledges_apart: float = 0.3,
     ) -> None:
         super().__init__(world, setting, topics)
         self.group = group
         self.member_id = f"{setting.name}-member"
         self.read: list[tuple[str, int, int, str]] = []
-        self.read_bytes = 0
         self.accepted: list[tuple[str, int, int, str]] = []
         self.settled = 0
         self._pause_ms = pause_ms
-        self._accepts = accepts
-        self._acknowledges_apart = acknowledges_apart
         self._sessions: dict[int, _Session] = {}
 
     def work(self) -> None:
@@ -85,7 +81,7 @@ class ShareMember(Client):
             connection = self.connection_to(leader)
             if connection is None:
                 continue
-            if session.due and session.epoch > 0 and self.random.random() < self._acknowledges_apart:
+            if session.due and session.epoch > 0 and self.random.random() < _ACKNOWLEDGES_APART:
                 self._acknowledge(connection, session, session.epoch)
             else:
                 self._fetch(connection, session, partitions)
@@ -110,7 +106,6 @@ class ShareMember(Client):
         return [ShareTopic(self.topic_ids[topic], parts) for topic, parts in by_topic.items()]
 
     def _fetch(self, connection: "Connection", session: _Session, partitions: list[Partition]) -> None:
-        version = self.version(connection, SHARE_FETCH, share_fetch.VERSIONS)
         named = list(partitions)
         forgotten: list[share_fetch.ForgottenTopic] = []
         if session.epoch > 0:
@@ -122,29 +117,22 @@ class ShareMember(Client):
             ]
         session.known = partitions
         session.is_busy = True
-        correlation_id = self.world.ledger.next_id()
-        frame = share_fetch.request(
-            correlation_id, version, self.setting.entity.client_id, self._topics(named, session),
-            group_id=self.group, member_id=self.member_id, session_epoch=session.epoch,
-            max_wait_ms=self.profile.fetch_wait_ms, max_bytes=self.profile.fetch_max_bytes, forgotten=forgotten,
+        self.ask(
+            connection, share_fetch, lambda result, exchange: self._fetched(result, exchange, session),
+            lambda _exchange: self._restart(session), topics=self._topics(named, session), group_id=self.group,
+            member_id=self.member_id, session_epoch=session.epoch, max_wait_ms=self.profile.fetch_wait_ms,
+            max_bytes=self.profile.fetch_max_bytes, forgotten=forgotten,
         )  # fmt: skip
-        self.call(connection, frame, SHARE_FETCH, version, correlation_id, share_fetch.parse_response,
-                  lambda result, exchange: self._fetched(result, exchange, session),
-                  lambda _exchange: self._restart(session))  # fmt: skip
 
     def _acknowledge(self, connection: "Connection", session: _Session, epoch: int) -> None:
-        version = self.version(connection, SHARE_ACKNOWLEDGE, share_acknowledge.VERSIONS)
         session.is_busy = True
-        correlation_id = self.world.ledger.next_id()
-        frame = share_acknowledge.request(
-            correlation_id, version, self.setting.entity.client_id, self._topics(list(session.due), session),
-            group_id=self.group, member_id=self.member_id, session_epoch=epoch,
-        )  # fmt: skip
         if epoch == _LAST_EPOCH:
             session.epoch = 0
-        self.call(connection, frame, SHARE_ACKNOWLEDGE, version, correlation_id, share_acknowledge.parse_response,
-                  lambda result, _exchange: self._acknowledged(result, session, epoch),
-                  lambda _exchange: self._restart(session))  # fmt: skip
+        self.ask(
+            connection, share_acknowledge, lambda result, _exchange: self._acknowledged(result, session, epoch),
+            lambda _exchange: self._restart(session), topics=self._topics(list(session.due), session),
+            group_id=self.group, member_id=self.member_id, session_epoch=epoch,
+        )  # fmt: skip
 
     # -- responses --
 
@@ -197,12 +185,11 @@ class ShareMember(Client):
             self.world.fail("answers", f"{exchange!r} has damaged records of {partition}: {damage}")
         for first, last, _ in shared.acquired:
             draw = self.random.random()
-            verdict = ACCEPT if draw < self._accepts else RELEASE if draw < self._accepts + 0.08 else REJECT
+            verdict = ACCEPT if draw < _ACCEPTS else RELEASE if draw < _ACCEPTS + 0.08 else REJECT
             session.due.setdefault(partition, []).append(AcknowledgedBatch(first, last, (verdict,)))
             for batch in batches:
                 if first <= batch.base_offset <= last:
                     row = (*partition, batch.base_offset, batch.token)
                     self.read.append(row)
-                    self.read_bytes += batch.size
                     if verdict == ACCEPT:
                         self.accepted.append(row)

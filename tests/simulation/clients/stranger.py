@@ -1,6 +1,6 @@
 """Connections of those who do not speak Kafka, or who mean harm: garbage, giant sizes, TLS at a plain port, silence."""
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from tests.simulation.clients.setting import proxy_header
 from tests.simulation.network import Handler
@@ -50,22 +50,8 @@ def opening(manner: str, random: "Random") -> bytes:
     return b""
 
 
-class Visit(NamedTuple):
-    """How a connection of a stranger went."""
-
-    number: int
-    lasted_ms: float
-    is_ended_by_proxy: bool
-    received_bytes: int
-
-
 class Stranger:
-    """Connects again and again, in one manner.
-
-    Attributes:
-        visits: The connections that are over, in this order.
-        refused: How many connections could not be made.
-    """
+    """Connects again and again, in one manner. A connection stays for ``stays_ms`` if the proxy does not end it."""
 
     def __init__(
         self,
@@ -81,11 +67,9 @@ class Stranger:
         self.setting = setting
         self.manner = manner
         self.random = world.random_of(setting.name)
-        self.visits: list[Visit] = []
-        self.refused = 0
         self.is_stopping = False
         self._every_ms = every_ms
-        self._stays_ms = stays_ms
+        self.stays_ms = stays_ms
         self._at_once = at_once
         self._open: dict[int, _Guest] = {}
         self._next: Event | None = None
@@ -108,11 +92,6 @@ class Stranger:
         """Whether the stranger has stopped and has no connection left."""
         return self.is_stopping and not self._open
 
-    @property
-    def waiting_since_ms(self) -> None:
-        """A stranger waits for nothing."""
-        return
-
     def _come(self) -> None:
         for _ in range(self._at_once):
             guest = _Guest(self)
@@ -122,17 +101,8 @@ class Stranger:
     def is_over(self, guest: "_Guest", *, by_proxy: bool) -> None:
         """Note that a connection is gone."""
         del self._open[guest.number]
-        if not guest.is_connected:
-            self.refused += 1
-            return
-        self.world.ledger.disconnected(self.setting.name, guest.number, by_client=not by_proxy)
-        lasted_ms = self.world.clock.now_ms - guest.connected_ms
-        self.visits.append(Visit(guest.number, lasted_ms, by_proxy, guest.received_bytes))
-
-    @property
-    def stays_ms(self) -> float:
-        """How long a connection stays if the proxy does not end it."""
-        return self._stays_ms
+        if guest.is_connected:
+            self.world.ledger.disconnected(self.setting.name, guest.number, by_client=not by_proxy)
 
 
 class _Guest(Handler):
@@ -142,8 +112,6 @@ class _Guest(Handler):
         world, setting = stranger.world, stranger.setting
         self.number = world.ledger.next_connection()
         self.is_connected = False
-        self.connected_ms = 0.0
-        self.received_bytes = 0
         self._stranger = stranger
         self._is_over = False
         self._leave = world.call_later(stranger.stays_ms, self.leave)
@@ -175,17 +143,12 @@ class _Guest(Handler):
         stranger = self._stranger
         setting, random = stranger.setting, stranger.random
         self.is_connected = True
-        self.connected_ms = stranger.world.clock.now_ms
         stranger.world.ledger.connected(setting.name, self.number, setting.entity)
         if setting.proxy_header and random.random() < 0.5:
             end.write(proxy_header(setting.proxy_header, setting.entity.host, end.local[1], end.remote))
         end.write(opening(stranger.manner, random))
         if stranger.manner == FLOOD and random.random() < 0.8:
             self.leave()
-
-    def received(self, end: "End", data: bytes) -> None:
-        """Count what comes."""
-        self.received_bytes += len(data)
 
     def ended(self, end: "End") -> None:
         """Close too."""

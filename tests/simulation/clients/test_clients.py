@@ -222,7 +222,6 @@ def test_request_without_a_response_ends_the_connection(
         twist(profiles.PRODUCE, lambda *_: [])
         producer = _start(cluster, Producer, "p", ["t"], Load((100,), 10.0, 1, 1))
         _run(cluster, 79)
-        assert producer.waiting_since_ms is not None
     monkeypatch.undo()
     _run(cluster, 40)
     sent = [one.sent_ms for one in cluster.world.ledger.exchanges.values() if one.api_key == profiles.PRODUCE]
