@@ -4,8 +4,10 @@ Correlation ids are unique in a world. So a frame that the proxy forwards, delay
 nothing of the proxy is asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tests.simulation.checks.entities import RuleBook
 
 if TYPE_CHECKING:
     from tests.simulation.checks.check import Check
@@ -118,8 +120,48 @@ class Exchange:
         return f"{self.client}#{self.correlation_id} (api {self.api_key} v{self.api_version}, {len(self.request)} B)"
 
 
+class Line:
+    """A client's connection to the proxy, or a follower's.
+
+    Attributes:
+        open: Its requests whose response has not passed. Those without a response are there until they are forwarded.
+        unread: Its requests that were forwarded, and whose response the client does not have.
+        last: The request that was forwarded last.
+        is_answered: Whether a response has passed.
+        ended_ms: When the last response has passed.
+        unanswered_ms: When the last request without a response was forwarded.
+        told_until_ms: Until when the client was told to wait.
+    """
+
+    __slots__ = (
+        "ended_ms", "is_answered", "is_inter_broker", "last", "open", "opened_ms", "told_until_ms", "unanswered_ms",
+        "unread",
+    )  # fmt: skip
+
+    def __init__(self, opened_ms: float = 0.0) -> None:
+        self.opened_ms = opened_ms
+        self.open: dict[int, Exchange] = {}
+        self.unread: dict[int, Exchange] = {}
+        self.last: Exchange | None = None
+        self.is_answered = self.is_inter_broker = False
+        self.ended_ms = self.unanswered_ms = NEVER
+        self.told_until_ms = 0.0
+
+    @property
+    def waiting(self) -> "Iterator[Exchange]":
+        """The requests that were not forwarded."""
+        return (one for one in self.open.values() if one.forwarded_first_ms < 0)
+
+
 class Ledger:
-    """All exchanges of a world by correlation id. It tells each event to ``checks``, in their order."""
+    """All exchanges of a world by correlation id. It tells each event to ``checks``, in their order.
+
+    Attributes:
+        lines: What is known of each open connection, by its number.
+        book: The rules that may have been in force.
+        started_ms: When the process of the proxy was started.
+        is_stopping: Whether it was asked to stop, or has ended.
+    """
 
     def __init__(self, clock: "Clock") -> None:
         self._clock = clock
@@ -128,6 +170,10 @@ class Ledger:
         self.exchanges: dict[int, Exchange] = {}
         self._own: dict[int, None] = {}  # requests of the proxy itself, at a broker, with the id of a client's request
         self.checks: Sequence[Check] = ()
+        self.lines: dict[int, Line] = {}
+        self.book = RuleBook()
+        self.started_ms = NEVER
+        self.is_stopping = False
 
     def next_id(self) -> int:
         """Return a correlation id that nobody has used."""
@@ -145,6 +191,9 @@ class Ledger:
         """Record that a client writes this request now."""
         exchange.sent_ms = self._clock.now_ms
         self.exchanges[exchange.correlation_id] = exchange
+        line = self.lines.setdefault(exchange.connection, Line())
+        line.open[exchange.correlation_id] = exchange
+        line.is_inter_broker = exchange.is_inter_broker
         for check in self.checks:
             check.sent(exchange)
         return exchange
@@ -154,11 +203,16 @@ class Ledger:
         exchange.received_ms = self._clock.now_ms
         exchange.response = response
         exchange.throttle_ms = throttle_ms
+        line = self.lines.get(exchange.connection)
+        if line is not None:
+            line.unread.pop(exchange.correlation_id, None)
+            line.told_until_ms = max(line.told_until_ms, exchange.received_ms + throttle_ms)
         for check in self.checks:
             check.received(exchange)
 
     def connected(self, client: str, connection: int, entity: Entity) -> None:
         """Record that a client's connection to the proxy is open."""
+        self.lines[connection] = Line(self._clock.now_ms)
         for check in self.checks:
             check.connection_opened(client, connection, entity)
 
@@ -166,6 +220,27 @@ class Ledger:
         """Record that a client's connection is gone. ``by_client`` says that the client itself ended it."""
         for check in self.checks:
             check.connection_closed(client, connection, by_client=by_client)
+        self.lines.pop(connection, None)
+
+    # -- called by the supervisor of the proxy --
+
+    def proxy_started(self, number: int) -> None:
+        """Record that a process of the proxy serves."""
+        self.started_ms, self.is_stopping = self._clock.now_ms, False
+        for check in self.checks:
+            check.proxy_started(number)
+
+    def proxy_stopping(self, number: int) -> None:
+        """Record that a process of the proxy was asked to stop."""
+        self.is_stopping = True
+        for check in self.checks:
+            check.proxy_stopping(number)
+
+    def proxy_ended(self, number: int, *, is_crash: bool) -> None:
+        """Record that a process of the proxy has stopped in order, or was killed."""
+        self.is_stopping = True
+        for check in self.checks:
+            check.proxy_ended(number, is_crash=is_crash)
 
     # -- called by the sockets of the proxy --
 
@@ -195,6 +270,11 @@ class Ledger:
             exchange.broker_end = end
             for check in self.checks:
                 check.forwarding(exchange)
+            line = self.lines.get(exchange.connection)
+            if line is not None:
+                line.last = exchange
+                if exchange.expects_response:
+                    line.unread[correlation_id] = exchange
         return exchange
 
     def goes_on(self, exchange: Exchange) -> None:
@@ -210,6 +290,10 @@ class Ledger:
     def forwarded(self, exchange: Exchange) -> None:
         """Record the last byte of a request that the proxy writes to a broker."""
         exchange.forwarded_ms = self._clock.now_ms
+        line = self.lines.get(exchange.connection)
+        if line is not None and not exchange.expects_response:
+            line.open.pop(exchange.correlation_id, None)
+            line.unanswered_ms = exchange.forwarded_ms
         for check in self.checks:
             check.forwarded(exchange)
 
@@ -217,6 +301,10 @@ class Ledger:
         """Record the last byte of a response of ``frame_bytes`` bytes that the proxy writes to a client."""
         exchange = self.exchanges[correlation_id]
         exchange.passed_ms = self._clock.now_ms
+        line = self.lines.get(exchange.connection)
+        if line is not None:
+            line.open.pop(correlation_id, None)
+            line.is_answered, line.ended_ms = True, exchange.passed_ms
         for check in self.checks:
             check.passed(exchange, frame_bytes)
 

@@ -71,8 +71,7 @@ class Proxy:
         self.process = Process(self.world, self.host, self.world.random_of(f"proxy-{self.host}-{self.number}"))
         self.process.proxy = self
         self.process.disk = self.disk
-        for check in self.world.ledger.checks:
-            check.proxy_started(self.number)
+        self.world.ledger.proxy_started(self.number)
         number = self.number
         task = self.process.spawn(self._serve())
         task.add_done_callback(lambda task: self._ended(number, task))
@@ -108,8 +107,7 @@ class Proxy:
         if number != self.number:
             return
         self.is_running = False
-        for check in self.world.ledger.checks:
-            check.proxy_ended(number, is_crash=False)
+        self.world.ledger.proxy_ended(number, is_crash=False)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.world.fail("the proxy runs", f"its process ended with {error!r}")
         if self.is_wanted:
@@ -131,8 +129,7 @@ class Proxy:
         """Send SIGTERM. If ``is_wanted``, the supervisor starts another process afterwards."""
         server = self.server
         if self.is_running and server is not None:
-            for check in self.world.ledger.checks:
-                check.proxy_stopping(self.number)
+            self.world.ledger.proxy_stopping(self.number)
             self.process.loop.call_soon(server.stop)
 
     def kill(self) -> None:
@@ -144,8 +141,7 @@ class Proxy:
         self.disk.process_ended()
         self.is_running = False
         self.server = None
-        for check in self.world.ledger.checks:
-            check.proxy_ended(self.number, is_crash=True)
+        self.world.ledger.proxy_ended(self.number, is_crash=True)
         if self.is_wanted:
             self.world.call_later(RESTART_MS, self._restart)
 

@@ -184,6 +184,7 @@ class StoredQuotas(Check):
         told = tuple(self._variants())
         if told != self._told:
             self._told = told
+            self.ledger.book.change(told, self.world.settings, self.world.clock.now_ms)
             for check in self._others:
                 check.rules_changed(*told)
 

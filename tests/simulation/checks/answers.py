@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
-from tests.simulation.checks.entities import FETCH, RuleBook
+from tests.simulation.checks.entities import FETCH
 from tests.simulation.checks.same import (
     hosts,
     is_same_fetch,
@@ -46,23 +46,15 @@ class Answers(Check):
         self._sent: dict[int, int] = {}
         self._forwarded: dict[int, int] = {}
         self._at_broker: dict[int, None] = {}
-        self._is_stopping = False
         self._passed_stopping: dict[int, None] = {}  # responses that a stopping proxy has passed on
         self._has_mutation_rules = self._had_queue = False
-        self._book = RuleBook(world.settings)
 
     def rules_changed(self, *possible: Quotas) -> None:
         """Note which quotas may be the reason for an answer of the proxy itself. Those of before still may be."""
         self._has_mutation_rules |= any("controller_mutation_rate" in rule for quotas in possible for rule in quotas)
-        self._book.change(possible, self.world.settings, self.world.clock.now_ms)
 
     def proxy_started(self, number: int) -> None:
         """A new process opens its ports."""
-        self._is_stopping = False
-
-    def proxy_stopping(self, number: int) -> None:
-        """All ports of brokers are closed."""
-        self._is_stopping = True
 
     # -- requests --
 
@@ -114,7 +106,7 @@ class Answers(Check):
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
         """Responses of a connection pass in the order of its requests, and once."""
         self._take(self._to_pass, exchange, "passes")
-        if self._is_stopping:
+        if self.ledger.is_stopping:
             self._passed_stopping[exchange.correlation_id] = None
         if exchange.forwarded_ms < 0 and exchange.forwarded_first_ms >= 0:
             self.world.fail(self.name, f"{exchange} is answered before it was forwarded as a whole")
@@ -186,9 +178,8 @@ class Answers(Check):
             )
 
     def _may_be_empty(self, exchange: "Exchange") -> bool:
-        user, client_id, _ = exchange.entity
         since_ms = exchange.sent_ms - SETTLE_MS
-        return self.world.settings.has_queue or bool(self._book.limits(FETCH, user, client_id, since_ms=since_ms))
+        return self.world.settings.has_queue or bool(self.ledger.book.limits(exchange, (FETCH,), since_ms=since_ms))
 
 
 def _is_empty(response: bytes, exchange: "Exchange") -> bool:

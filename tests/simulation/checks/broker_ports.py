@@ -60,19 +60,15 @@ class BrokerPorts(Check):
         self._visits: dict[int, _Visit] = {}  # the connections that have sent something and are not served yet
         self._tries: dict[int, _Tries] = {}
         self._told_ms: dict[int, float] = {}  # when the process was first told where each broker is since it runs there
-        self._is_told = self._is_stopping = False
+        self._is_told = False
 
     # -- the proxy --
 
     def proxy_started(self, number: int) -> None:
         """A new process knows no broker."""
-        self._is_stopping = self._is_told = False
+        self._is_told = False
         self._tries.clear()
         self._told_ms.clear()
-
-    def proxy_stopping(self, number: int) -> None:
-        """All ports of brokers are closed."""
-        self._is_stopping = True
 
     def answered(self, exchange: "Exchange") -> None:
         """From now on the proxy may know some brokers."""
@@ -126,7 +122,7 @@ class BrokerPorts(Check):
 
     def _is_judged(self, client: str) -> bool:
         fired, settings = self.world.scenario.fired, self.world.settings
-        if self._is_stopping or settings.limits_connections or settings.max_buffered < _PLENTY_OF_MEMORY:
+        if self.ledger.is_stopping or settings.limits_connections or settings.max_buffered < _PLENTY_OF_MEMORY:
             return False
         return not any(fired.get(kind) for kind in _UNKNOWN) and self._disturbances.is_well_behaved(client)
 

@@ -36,14 +36,13 @@ class BucketCheck(Check):
         self._resolved: dict[tuple[str, str], tuple[Tags, Limit | None]] = {}
         self._settled_ms = 0.0
         self._has_rules = False
-        self._is_stopping = False
         self._flows: dict[BucketKey, Flow] = {}
         self._tags_seen: dict[int, set[Tags]] = {}
 
     @property
     def judges(self) -> bool:
         """Whether a limit must be kept now."""
-        return not self._is_stopping and self.world.clock.now_ms >= self._settled_ms
+        return not self.ledger.is_stopping and self.world.clock.now_ms >= self._settled_ms
 
     def limit_of(self, entity: "Entity") -> tuple[Tags, Limit | None]:
         """Return the tags of an entity's bucket, and its limit if one is enforced."""
@@ -93,16 +92,12 @@ class BucketCheck(Check):
 
     def proxy_started(self, number: int) -> None:
         """Begin anew: a new process knows nothing of before, and reads the rules as they are now."""
-        self._has_rules = self._is_stopping = False
+        self._has_rules = False
         self.forget()
 
     def proxy_ended(self, number: int, *, is_crash: bool) -> None:
         """Begin anew."""
         self.forget()
-
-    def proxy_stopping(self, number: int) -> None:
-        """A proxy that drains lets everything pass."""
-        self._is_stopping = True
 
     def forget(self) -> None:
         """Forget all buckets."""

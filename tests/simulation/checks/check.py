@@ -22,6 +22,7 @@ class Check:
 
     def __init__(self, world: "World") -> None:
         self.world = world
+        self.ledger = world.ledger
 
     def sent(self, exchange: "Exchange") -> None:
         """A client has written a request."""

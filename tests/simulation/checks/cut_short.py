@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.disturbance import Disturbances
-from tests.simulation.checks.entities import KINDS, RuleBook
 from tests.simulation.checks.settings import SETTLE_MS
 from tests.simulation.clients.profiles import CLUMSY
 
 if TYPE_CHECKING:
-    from tests.simulation.ledger import Exchange
+    from tests.simulation.ledger import Exchange, Line
     from tests.simulation.network import End
     from tests.simulation.world import World
 
@@ -27,16 +26,6 @@ _FORWARDED_MS: Final = 10_000.0
 _SMALL_MEMORY: Final = 64 << 20
 
 
-class _Line:
-    """A client's connection with its requests that have not ended, oldest first."""
-
-    __slots__ = ("exchanges", "last")
-
-    def __init__(self) -> None:
-        self.exchanges: dict[int, Exchange] = {}
-        self.last: Exchange | None = None  # that was forwarded
-
-
 class CutShort(Check):
     """Judges what is open on each connection that the proxy has closed."""
 
@@ -44,63 +33,24 @@ class CutShort(Check):
 
     def __init__(self, world: "World") -> None:
         super().__init__(world)
-        self._book = RuleBook(world.settings)
         self._disturbances = Disturbances(world)
-        self._lines: dict[int, _Line] = {}
-        self._is_stopping = True
         self._had_limits = False
         self._unforwarded: list[tuple[float, Exchange]] = []  # and when it must have been forwarded
 
     def rules_changed(self, *possible: Quotas) -> None:
-        """Note the rules, also those of before."""
-        self._book.change(possible, self.world.settings, self.world.clock.now_ms)
+        """Remember limits on connections, also those of before."""
         self._had_limits |= self.world.settings.limits_connections
         self._had_limits |= any("connections" in rule or "ip" in rule for quotas in possible for rule in quotas)
 
     def proxy_started(self, number: int) -> None:
         """Connections of before are gone."""
-        self._is_stopping = False
-        self._lines.clear()
         self._unforwarded.clear()
-
-    def proxy_stopping(self, number: int) -> None:
-        """It ends all connections, after some time in any case."""
-        self._is_stopping = True
-
-    def proxy_ended(self, number: int, *, is_crash: bool) -> None:
-        """All connections are gone."""
-        self._is_stopping = True
-
-    def sent(self, exchange: "Exchange") -> None:
-        """It begins."""
-        if not exchange.is_inter_broker:
-            self._lines.setdefault(exchange.connection, _Line()).exchanges[exchange.correlation_id] = exchange
-
-    def forwarding(self, exchange: "Exchange") -> None:
-        """Remember to which broker the connection leads."""
-        line = self._lines.get(exchange.connection)
-        if line is not None:
-            line.last = exchange
-
-    def forwarded(self, exchange: "Exchange") -> None:
-        """A request without a response has ended."""
-        if not exchange.expects_response:
-            self._ended(exchange)
-
-    def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
-        """It is answered."""
-        self._ended(exchange)
-
-    def _ended(self, exchange: "Exchange") -> None:
-        line = self._lines.get(exchange.connection)
-        if line is not None:
-            line.exchanges.pop(exchange.correlation_id, None)
 
     def step(self) -> None:
         """Judge the requests that should have been forwarded by now."""
         if self._unforwarded and self._unforwarded[0][0] <= self.world.clock.now_ms:
             _, exchange = self._unforwarded.pop(0)
-            if exchange.forwarded_first_ms < 0 and not self._is_stopping:
+            if exchange.forwarded_first_ms < 0 and not self.ledger.is_stopping:
                 self.world.fail(self.name, f"{exchange} expects no response, was read, and is not forwarded")
 
     # -- the verdict --
@@ -108,11 +58,13 @@ class CutShort(Check):
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """Judge the requests that have not ended."""
         last_ms = self._disturbances.last_ms()
-        line = self._lines.pop(connection, None)
-        if line is None or not line.exchanges or by_client or self._is_stopping or self._had_limits:
+        line = self.ledger.lines.get(connection)
+        if line is None or not line.open or by_client or self.ledger.is_stopping or self._had_limits:
+            return
+        if line.is_inter_broker or line.opened_ms < self.ledger.started_ms:
             return
         settings = self.world.settings
-        exchange = next(iter(line.exchanges.values()))
+        exchange = next(iter(line.open.values()))
         if settings.max_buffered < _SMALL_MEMORY or exchange.sent_ms < 0 or not self._is_closed_by_proxy(exchange):
             return
         now_ms = self.world.clock.now_ms
@@ -121,7 +73,7 @@ class CutShort(Check):
             is_known = is_healthy and last_ms < now_ms - _AFTERMATH_MS and not self._may_be_refused(exchange)
         else:
             is_known = _is_good(line.last.broker_end)
-        if not is_known or any(one.is_misnumbered for one in line.exchanges.values()):
+        if not is_known or any(one.is_misnumbered for one in line.open.values()):
             return
         if not exchange.expects_response:
             if is_healthy:
@@ -152,18 +104,16 @@ class CutShort(Check):
         broker = self.world.scenario.cluster.brokers.get(exchange.broker or 0)
         return broker is None or not broker.is_up or broker.is_stalled
 
-    def _await_forward(self, line: _Line, now_ms: float) -> None:
+    def _await_forward(self, line: "Line", now_ms: float) -> None:
         """Expect that a Produce without a response is forwarded, if the proxy has surely read it."""
         last = line.last
         if self.world.settings.has_queue or last is None or last.expects_response or last.forwarded_ms < 0:
             return
-        for exchange in line.exchanges.values():
+        for exchange in line.open.values():
             end = exchange.client_end
             if exchange.expects_response or end is None or end.peer.received_bytes != end.written_bytes:
                 return
-            user, client_id, _ = exchange.entity
-            since_ms = exchange.sent_ms - SETTLE_MS
-            if any(self._book.limits(kind, user, client_id, since_ms=since_ms) for kind in KINDS):
+            if self.ledger.book.limits(exchange, since_ms=exchange.sent_ms - SETTLE_MS):
                 return
             self._unforwarded.append((now_ms + _FORWARDED_MS, exchange))
 

@@ -3,8 +3,7 @@
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from tests.simulation.checks.check import Check, Quotas
-from tests.simulation.checks.entities import KINDS, RuleBook
+from tests.simulation.checks.check import Check
 from tests.simulation.checks.settings import SETTLE_MS
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ _GRACE_MS: Final = 4_000.0
 _STANDS_STILL_MS: Final = 5_000.0
 # The time-out of a dial whose first packet is lost, also if its broker can be reached again a moment later.
 _DIAL_MS: Final = 10_000.0
-_CUTS: Final = ("connection cut",)
 
 
 class Dials(Check):
@@ -26,49 +24,21 @@ class Dials(Check):
 
     def __init__(self, world: "World") -> None:
         super().__init__(world)
-        self._book = RuleBook(world.settings)
-        self._first: dict[int, Exchange | None] = {}  # None: it was forwarded, or the proxy has answered it
-        self._since_ms: dict[int, float] = {}  # since when nothing explains that the first request waits
-
-    def rules_changed(self, *possible: Quotas) -> None:
-        """Note the rules. A client with a limit may have to wait."""
-        self._book.change(possible, self.world.settings, self.world.clock.now_ms)
-
-    def sent(self, exchange: "Exchange") -> None:
-        """Remember the first request."""
-        if not exchange.is_inter_broker:
-            self._first.setdefault(exchange.connection, exchange)
-
-    def forwarding(self, exchange: "Exchange") -> None:
-        """The broker was dialled."""
-        self._over(exchange.connection)
-
-    def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
-        """The proxy itself may have answered."""
-        self._over(exchange.connection)
-
-    def _over(self, connection: int) -> None:
-        if self._first.get(connection) is not None:
-            self._first[connection] = None
-            self._since_ms.pop(connection, None)
-
-    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
-        """Forget a connection."""
-        self._first.pop(connection, None)
-        self._since_ms.pop(connection, None)
+        self._since_ms: dict[int, float] = {}  # since when nothing explains that a connection's first request waits
 
     def step(self) -> None:
         """Look at what waits."""
         now_ms = self.world.clock.now_ms
         has_room = self._has_room()
-        for connection, exchange in self._first.items():
-            if exchange is None:
-                continue
+        before, self._since_ms = self._since_ms, {}
+        for connection, line in self.ledger.lines.items():
+            exchange = next(iter(line.open.values()), None)
+            if exchange is None or line.last is not None or line.is_answered or exchange.is_inter_broker:
+                continue  # the broker was dialled, or the proxy itself has answered
             node_id = self._node_of(exchange) if has_room else None
-            if node_id is None:
-                self._since_ms.pop(connection, None)
-            else:
-                self._judge(exchange, node_id, now_ms)
+            if node_id is not None:
+                since_ms = self._since_ms[connection] = before.get(connection, now_ms)
+                self._judge(exchange, node_id, since_ms, now_ms)
 
     def _has_room(self) -> bool:
         """Return whether the proxy can serve everybody who comes."""
@@ -85,9 +55,7 @@ class Dials(Check):
         node_id = exchange.broker or self.world.scenario.setup.node_at(end.remote[1])
         if not self._is_there(node_id):
             return None
-        user, client_id, _ = exchange.entity
-        since_ms = exchange.sent_ms - SETTLE_MS
-        has_limits = any(self._book.limits(kind, user, client_id, since_ms=since_ms) for kind in KINDS)
+        has_limits = self.ledger.book.limits(exchange, since_ms=exchange.sent_ms - SETTLE_MS)
         return None if has_limits else node_id
 
     def _is_there(self, node_id: int | None) -> bool:
@@ -96,11 +64,10 @@ class Dials(Check):
             return False
         return broker.host not in self.world.network.unreachable
 
-    def _judge(self, exchange: "Exchange", node_id: int, now_ms: float) -> None:
+    def _judge(self, exchange: "Exchange", node_id: int, since_ms: float, now_ms: float) -> None:
         fired = self.world.scenario.fired
-        since_ms = self._since_ms.setdefault(exchange.connection, now_ms)
         most_ms = _GRACE_MS + (_STANDS_STILL_MS if fired.get("proxy paused") else 0.0)
-        if any(fired.get(kind) for kind in _CUTS):
+        if fired.get("connection cut"):
             most_ms += _DIAL_MS
         if now_ms - since_ms > most_ms and now_ms - self._lost_ms(exchange, node_id, since_ms) > _DIAL_MS + most_ms:
             text = f"{exchange} waits for {now_ms - since_ms:.0f} ms, and broker {node_id} could be dialled"

@@ -8,9 +8,9 @@ from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
-from tests.simulation.checks.check import Check, Quotas
+from tests.simulation.checks.check import Check
 from tests.simulation.checks.disturbance import Disturbances
-from tests.simulation.checks.entities import KINDS, RuleBook
+from tests.simulation.checks.entities import OF_REQUESTS
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -32,7 +32,6 @@ _DIAL_MS: Final = 10_000.0
 _MOST_DIALS: Final = 32
 # These begin a connection, and neither wait for a bucket of bytes nor for a slot of the fair call queue.
 _GREETINGS: Final = (frames.API_VERSIONS, frames.SASL_HANDSHAKE)
-_OF_REQUESTS: Final = ("request_percentage", "request_rate")
 
 
 class _Client:
@@ -59,16 +58,11 @@ class Ends(Check):
 
     def __init__(self, world: "World") -> None:
         super().__init__(world)
-        self._book = RuleBook(world.settings)
         self._disturbances = Disturbances(world)
         self._clients: dict[End, _Client] = {}  # by the proxy's end
         self._client_ends: dict[End, End] = {}  # by the end to the broker
         self._since_ms: dict[tuple[End, str], float] = {}
         self._most_transports = 0  # at any time, because those that a dial has waited for may have given up
-
-    def rules_changed(self, *possible: Quotas) -> None:
-        """Note which requests may wait for a quota."""
-        self._book.change(possible, self.world.settings, self.world.clock.now_ms)
 
     def proxy_started(self, number: int) -> None:
         """All connections of before are gone."""
@@ -107,10 +101,10 @@ class Ends(Check):
         client = self._client_of(exchange)
         if client is not None and not exchange.expects_response:
             client.open.pop(exchange.correlation_id, None)
-            user, client_id, _ = exchange.entity
-            is_limited = any(self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms) for kind in KINDS)
             # Nobody is told for how long the proxy does not read a client that has a limit.
-            client.active_ms = inf if is_limited else max(client.active_ms, exchange.forwarded_ms)
+            client.active_ms = (
+                inf if self.ledger.book.limits(exchange) else max(client.active_ms, exchange.forwarded_ms)
+            )
 
     def answered(self, exchange: "Exchange") -> None:
         """The broker has nothing of it left."""
@@ -213,9 +207,7 @@ class Ends(Check):
             return False
         if client_end.is_on_the_way or client_end.peer.unread_bytes:
             return False
-        user, client_id, _ = exchange.entity
-        sent_ms = exchange.sent_ms
-        return not any(self._book.limits(kind, user, client_id, since_ms=sent_ms) for kind in _OF_REQUESTS)
+        return not self.ledger.book.limits(exchange, OF_REQUESTS)
 
     def _of_broker(
         self, end: "End", transport: "SimulatedTransport", transports: "dict[End, SimulatedTransport]"

@@ -6,14 +6,19 @@ then looked up for the tags. An empty client-id, or rules of one kind only, make
 
 from collections.abc import Iterable, Mapping
 from math import inf
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.simulation.checks.settings import Settings, number
+
+if TYPE_CHECKING:
+    from tests.simulation.ledger import Exchange
 
 DEFAULT: Final = "<default>"
 PRODUCE: Final = "producer_byte_rate"
 FETCH: Final = "consumer_byte_rate"
-KINDS: Final = (PRODUCE, FETCH, "request_percentage", "request_rate", "controller_mutation_rate")
+OF_REQUESTS: Final = ("request_percentage", "request_rate")
+MUTATIONS: Final = "controller_mutation_rate"
+KINDS: Final = (PRODUCE, FETCH, *OF_REQUESTS, MUTATIONS)
 
 # An entity of a rule: a name, DEFAULT, or None where the rule has no such part.
 Entity = tuple[str | None, str | None]
@@ -95,9 +100,9 @@ class RuleBook:
 
     __slots__ = ("_history",)
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self) -> None:
         self._history: list[tuple[float, dict[str, list[Rules]], Settings]] = []
-        self.change(((),), settings, -inf)
+        self.change(((),), Settings(), -inf)
 
     def change(self, possible: Iterable[Iterable[Mapping[str, object]]], settings: Settings, now_ms: float) -> None:
         """Note that one of these sets of rules is in force from now on."""
@@ -105,14 +110,19 @@ class RuleBook:
         rules = {kind: [Rules(quotas, kind, settings) for quotas in sets] for kind in KINDS}
         self._history.append((now_ms, rules, settings))
 
-    def limits(self, kind: str, user: str, client_id: str, *, since_ms: float) -> list[Limit]:
-        """Return the limits of a client that may have been enforced since ``since_ms``, the newest first."""
+    def limits(
+        self, exchange: "Exchange", kinds: Iterable[str] = KINDS, *, since_ms: float | None = None
+    ) -> list[Limit]:
+        """Return the limits of a client that may have been enforced since it sent a request, or since ``since_ms``."""
+        user, client_id, _ = exchange.entity
+        since_ms = exchange.sent_ms if since_ms is None else since_ms
         found = []
-        for from_ms, rules, settings in reversed(self._history):
-            for one in rules[kind]:
-                limit = one.limit(one.tags(user, client_id))
-                if limit is not None and limit.enforcement != "observe" and user not in settings.exempt:
-                    found.append(limit)
-            if from_ms <= since_ms:
-                break
+        for kind in kinds:
+            for from_ms, rules, settings in reversed(self._history):
+                for one in rules[kind]:
+                    limit = one.limit(one.tags(user, client_id))
+                    if limit is not None and limit.enforcement != "observe" and user not in settings.exempt:
+                        found.append(limit)
+                if from_ms <= since_ms:
+                    break
         return found

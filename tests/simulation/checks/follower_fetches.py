@@ -232,7 +232,7 @@ class FollowerFetches(FollowerCheck):
         """Look at the fetches in hand twice a second."""
         now_ms = self.world.clock.now_ms
         settings = self.world.settings
-        if settings.has_queue or settings.max_buffered < _PLENTY_OF_MEMORY or self._is_stopping:
+        if settings.has_queue or settings.max_buffered < _PLENTY_OF_MEMORY or self.ledger.is_stopping:
             return
         for link in self._links.values():
             self._look(link, now_ms)

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
-from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, Limit, RuleBook, Rules, Tags
+from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, Limit, Rules, Tags
 from tests.simulation.checks.settings import SETTLE_MS
 from tests.simulation.clients.profiles import HARM
 from tests.simulation.wire import fetch
 
 if TYPE_CHECKING:
-    from tests.simulation.ledger import Exchange
+    from collections.abc import Iterator
+
+    from tests.simulation.ledger import Exchange, Line
     from tests.simulation.world import World
 
 # Who was told to come back keeps the place in the line for two seconds.
@@ -68,18 +70,6 @@ class _Bucket:
         return max(after_ms, now_ms + 1_000 * sum(amount for _, amount in self.recent) / limit.rate)
 
 
-class _Connection:
-    """The requests of one client's connection, oldest first, and what is known of it."""
-
-    __slots__ = ("at_broker", "last", "told_until_ms", "unanswered", "waiting")
-
-    def __init__(self) -> None:
-        self.waiting: dict[int, Exchange] = {}
-        self.at_broker: dict[int, Exchange] = {}
-        self.told_until_ms = 0.0
-        self.last: Exchange | None = None  # that was forwarded
-
-
 class HeldBack(Check):
     """Looks twice a second at the first waiting request and the first response of each connection."""
 
@@ -87,12 +77,11 @@ class HeldBack(Check):
 
     def __init__(self, world: "World") -> None:
         super().__init__(world)
-        self._book = RuleBook(world.settings)
         self._rules: dict[str, Rules] = {}
         self._buckets: dict[_Key, _Bucket] = {}
         self._key_of: dict[int, _Key] = {}  # of the requests at brokers
-        self._connections: dict[int, _Connection] = {}
-        self._gone: dict[int, _Connection] = {}  # left by clients with requests that the proxy may still have
+        self._muted_until_ms: dict[int, float] = {}  # connections with requests that get no response
+        self._gone: dict[int, Line] = {}  # left by clients with requests that the proxy may still have
         # Requests of clients that have gone, whose rest the proxy may still forward: they are charged at the end of it.
         self._unfinished: dict[int, tuple[_Key, Exchange]] = {}
         self._largest_produce = 0  # the bytes of the largest Produce that the process has forwarded
@@ -100,7 +89,7 @@ class HeldBack(Check):
         self._in_line: dict[_Key, dict[int, dict[int, list[float]]]] = {}
         # Since when each exchange has no reason to wait, as far as its connections and its bucket say.
         self._since_ms: dict[int, float] = {}
-        self._is_known = self._is_stopping = self._has_rules = False
+        self._is_known = self._has_rules = False
         self._settled_ms = 0.0
         # The requests at brokers while rules changed, which any bucket may be charged, and until when that one is busy.
         self._unsure: dict[int, None] = {}
@@ -111,15 +100,14 @@ class HeldBack(Check):
     def rules_changed(self, *possible: Quotas) -> None:
         """Note the rules. Where several sets may be in force, the buckets are not known."""
         now_ms = self.world.clock.now_ms
-        self._book.change(possible, self.world.settings, now_ms)
         self._is_known = len(possible) == 1
         self._settled_ms = now_ms + SETTLE_MS if self._has_rules else 0.0
         self._has_rules = True
         self._rules = {kind: Rules(possible[0], kind, self.world.settings) for kind in (PRODUCE, FETCH)}
         self._since_ms.clear()
         self._in_line.clear()
-        for connection in self._connections.values():
-            self._unsure.update(dict.fromkeys(connection.at_broker))
+        for line in self._lines():
+            self._unsure.update(dict.fromkeys(line.unread))
         # By another limit the debt of before takes another time.
         if now_ms < self._busy_until_ms:
             self._busy_until_ms = max(self._busy_until_ms, now_ms + _ABANDONED_MS)
@@ -128,7 +116,7 @@ class HeldBack(Check):
 
     def proxy_started(self, number: int) -> None:
         """A new process has charged nothing."""
-        self._is_stopping = self._has_rules = False
+        self._has_rules = False
         self._unsure.clear()
         self._busy_until_ms = 0.0
         self._buckets.clear()
@@ -138,10 +126,6 @@ class HeldBack(Check):
         self._gone.clear()
         self._unfinished.clear()
         self._largest_produce = 0
-
-    def proxy_stopping(self, number: int) -> None:
-        """It drains."""
-        self._is_stopping = True
 
     # -- what passes --
 
@@ -153,11 +137,8 @@ class HeldBack(Check):
         limit = self._rules[kind].limit(tags)
         return None if limit is None else (_Key(node_id, kind, tags), limit)
 
-    def sent(self, exchange: "Exchange") -> None:
-        """It waits."""
-        if not exchange.is_inter_broker:
-            connection = self._connections.setdefault(exchange.connection, _Connection())
-            connection.waiting[exchange.correlation_id] = exchange
+    def _lines(self) -> "Iterator[Line]":
+        return (line for line in self.ledger.lines.values() if not line.is_inter_broker)
 
     def forwarding(self, exchange: "Exchange") -> None:
         """It keeps its bucket busy."""
@@ -165,15 +146,12 @@ class HeldBack(Check):
             return
         for in_line in self._in_line.values():  # its broker may be another than was thought
             in_line.pop(exchange.correlation_id, None)
-        connection = self._connections.get(exchange.connection)
-        if connection is not None:
+        has_client = exchange.connection in self.ledger.lines
+        if has_client:
             self._since_ms.pop(exchange.correlation_id, None)
-            connection.waiting.pop(exchange.correlation_id, None)
-            connection.last = exchange
-            if exchange.expects_response:
-                connection.at_broker[exchange.correlation_id] = exchange
-                if exchange.api_key in _KIND_OF and (not self._is_known or self.world.clock.now_ms < self._settled_ms):
-                    self._unsure[exchange.correlation_id] = None
+            is_unsure = not self._is_known or self.world.clock.now_ms < self._settled_ms
+            if exchange.expects_response and exchange.api_key in _KIND_OF and is_unsure:
+                self._unsure[exchange.correlation_id] = None
         found = self._limit(exchange, exchange.forwarded_to)
         if found is None:
             return
@@ -183,12 +161,12 @@ class HeldBack(Check):
         bucket = self._buckets.setdefault(key, _Bucket())
         bucket.connections[exchange.connection] = None
         now_ms = self.world.clock.now_ms
-        if connection is None:  # the client has gone, and nobody is told what this request owes
+        if not has_client:  # the client has gone, and nobody is told what this request owes
             bucket.busy_until_ms = self._abandoned_until_ms(bucket, exchange, key, now_ms)
         elif not exchange.expects_response:
             bucket.charge(len(exchange.request), limit, now_ms, self._windows_ms)
             bucket.busy_until_ms = bucket.owes_until_ms(limit, now_ms)
-            connection.told_until_ms = max(connection.told_until_ms, bucket.busy_until_ms)
+            self._mute(exchange.connection, bucket.busy_until_ms)
         else:
             self._key_of[exchange.correlation_id] = key
             bucket.at_broker[exchange.correlation_id] = now_ms + _LONGEST_DELAY_MS
@@ -198,12 +176,18 @@ class HeldBack(Check):
         if exchange.forwarded_to is None or exchange.is_inter_broker or exchange.api_key != frames.PRODUCE:
             return
         self._largest_produce = max(self._largest_produce, len(exchange.request))
-        connection, found = self._connections.get(exchange.connection), self._limit(exchange, exchange.forwarded_to)
-        if connection is not None and found is not None and not exchange.expects_response:
-            until_ms = self._muted_until_ms(*found, exchange.connection)
-            connection.told_until_ms = max(connection.told_until_ms, until_ms)
+        found = self._limit(exchange, exchange.forwarded_to)
+        if exchange.connection in self.ledger.lines and found is not None and not exchange.expects_response:
+            self._mute(exchange.connection, self._silent_until_ms(*found, exchange.connection))
 
-    def _muted_until_ms(self, key: _Key, limit: Limit, number: int) -> float:
+    def _mute(self, connection: int, until_ms: float) -> None:
+        self._muted_until_ms[connection] = max(until_ms, self._muted_until_ms.get(connection, 0.0))
+
+    def _told_until_ms(self, exchange: "Exchange", line: "Line") -> float:
+        """Return until when a client was told to wait, or may be muted without having been told."""
+        return max(line.told_until_ms, self._muted_until_ms.get(exchange.connection, 0.0))
+
+    def _silent_until_ms(self, key: _Key, limit: Limit, number: int) -> float:
         """Return until when the proxy may mute the connection ``number``, without a response that says so.
 
         As in a throttle time that is told, it counts the debt and the line: for each other connection that waits, the
@@ -213,18 +197,18 @@ class HeldBack(Check):
         owed_until_ms = now_ms if bucket is None else max(now_ms, bucket.busy_until_ms)
         if limit.enforcement != "respond":
             return owed_until_ms
-        others = sum(one != number and self._may_wait_for(key, self._connections[one]) for one in self._connections)
+        others = sum(one != number and self._may_wait_for(key, line) for one, line in self.ledger.lines.items())
         self._gone = {one: gone for one, gone in self._gone.items() if _has_proxy(gone)}
         others += sum(self._may_wait_for(key, one) for one in self._gone.values())
         until_ms = owed_until_ms + 1_000 * others * self._largest_produce / limit.rate
         most_ms = self.world.settings.max_throttle_ms
         return until_ms if most_ms is None else max(owed_until_ms, min(until_ms, now_ms + most_ms))
 
-    def _may_wait_for(self, key: _Key, connection: _Connection) -> bool:
+    def _may_wait_for(self, key: _Key, connection: "Line") -> bool:
         """Return whether a connection has sent a request that may wait for a bucket."""
         last = connection.last
         node_id = key.node_id if last is None or last.forwarded_to is None else last.forwarded_to
-        found = (self._limit(one, node_id) for one in connection.waiting.values())
+        found = (self._limit(one, node_id) for one in connection.waiting if not one.is_inter_broker)
         return any(one is not None and one[0] == key for one in found)
 
     def _overtake(self, key: _Key, exchange: "Exchange") -> None:
@@ -249,15 +233,11 @@ class HeldBack(Check):
 
     def received(self, exchange: "Exchange") -> None:
         """It keeps its bucket busy for as long as its client was told."""
-        connection = self._connections.get(exchange.connection)
-        if connection is None:
+        if exchange.is_inter_broker or exchange.connection not in self.ledger.lines:
             return
         now_ms = self.world.clock.now_ms
         until_ms = now_ms + exchange.throttle_ms
         self._over(exchange.correlation_id, max(until_ms, self._owed_until_ms(exchange, now_ms)))
-        connection.waiting.pop(exchange.correlation_id, None)  # the proxy itself may have answered
-        connection.at_broker.pop(exchange.correlation_id, None)
-        connection.told_until_ms = max(until_ms, connection.told_until_ms)
 
     def _owed_until_ms(self, exchange: "Exchange", now_ms: float) -> float:
         """Return until when a bucket owes the bytes of an exchange, if its client was not told all of that time."""
@@ -284,7 +264,7 @@ class HeldBack(Check):
         """
         number, settings = exchange.connection, self.world.settings
         is_shared = any(one != number for one in bucket.connections) or any(
-            one != number and self._may_wait_for(key, connection) for one, connection in self._connections.items()
+            one != number and self._may_wait_for(key, connection) for one, connection in self.ledger.lines.items()
         )
         if key.kind != FETCH or limit.shaping != "sampled" or not is_shared:
             return 0.0
@@ -307,12 +287,15 @@ class HeldBack(Check):
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """What it has at a broker may keep the bucket busy for long."""
-        gone, now_ms = self._connections.pop(connection, None), self.world.clock.now_ms
-        if gone is None:
+        gone, now_ms = self.ledger.lines.get(connection), self.world.clock.now_ms
+        self._muted_until_ms.pop(connection, None)
+        if gone is None or gone.is_inter_broker:
             return
-        if gone.waiting:
+        waiting = tuple(gone.waiting)
+        if waiting:
             self._gone[connection] = gone
-        for correlation_id, exchange in (*gone.at_broker.items(), *gone.waiting.items()):
+        for exchange in (*gone.unread.values(), *waiting):
+            correlation_id = exchange.correlation_id
             key = self._key_of.get(correlation_id)
             bucket = None if key is None else self._buckets.get(key)
             if key is None or bucket is None:
@@ -360,13 +343,12 @@ class HeldBack(Check):
         if not self._judges:
             self._since_ms.clear()
             return
-        for connection in self._connections.values():
-            if connection.at_broker:
-                self._look(connection, next(iter(connection.at_broker.values())), now_ms)
-            if connection.waiting:
-                self._look(connection, next(iter(connection.waiting.values())), now_ms)
+        for line in self._lines():
+            for exchange in (next(iter(line.unread.values()), None), next(line.waiting, None)):
+                if exchange is not None:
+                    self._look(line, exchange, now_ms)
 
-    def _look(self, connection: _Connection, exchange: "Exchange", now_ms: float) -> None:
+    def _look(self, connection: "Line", exchange: "Exchange", now_ms: float) -> None:
         """Fail if an exchange has had no reason to wait for too long."""
         is_request = exchange.forwarded_first_ms < 0
         may_wait = self._request_may_wait if is_request else self._response_may_wait
@@ -379,7 +361,7 @@ class HeldBack(Check):
     def _may_drain(self) -> bool:
         """Whether the proxy may be draining a connection: it stops, or the connection is old or leads elsewhere."""
         settings = self.world.settings
-        return self._is_stopping or settings.age_ms is not None or settings.hides_addresses
+        return self.ledger.is_stopping or settings.age_ms is not None or settings.hides_addresses
 
     def _count(self, exchange: "Exchange", now_ms: float, what: str) -> None:
         """Fail if an exchange has waited for too long since its last reason ended."""
@@ -390,12 +372,11 @@ class HeldBack(Check):
             self.world.fail(self.name, text)
 
     def _limits(self, kinds: "tuple[str, ...]", exchange: "Exchange") -> list[Limit]:
-        user, client_id, _ = exchange.entity
         began_ms = exchange.sent_ms if exchange.forwarded_first_ms < 0 else exchange.forwarded_first_ms
         since_ms = min(exchange.sent_ms, began_ms) - SETTLE_MS
-        return [one for kind in kinds for one in self._book.limits(kind, user, client_id, since_ms=since_ms)]
+        return self.ledger.book.limits(exchange, kinds, since_ms=since_ms)
 
-    def _response_may_wait(self, connection: _Connection, exchange: "Exchange", now_ms: float) -> bool:
+    def _response_may_wait(self, connection: "Line", exchange: "Exchange", now_ms: float) -> bool:
         """Return whether a response is not due, or is one that ``enforcement: delay`` holds back."""
         if exchange.answered_ms < 0 or exchange.passed_ms >= 0:
             return True
@@ -403,30 +384,31 @@ class HeldBack(Check):
         # A request keeps the limit with which it began, also if the rule is gone and the enforcement is another.
         return any("delay" in (limit.enforcement, self.world.settings.enforcement) for limit in limits)
 
-    def _request_may_wait(self, connection: _Connection, exchange: "Exchange", now_ms: float) -> bool:
+    def _request_may_wait(self, connection: "Line", exchange: "Exchange", now_ms: float) -> bool:
         """Return whether a request has a reason to wait: its client's throttle time, its bucket, or those before it."""
         last = connection.last
         if getattr(self.world.scenario.actors.get(exchange.client), "manner", "") == HARM:
             return True  # it has no claim to be served soon
         if exchange.sent_ms < 0 or exchange.passed_ms >= 0 or exchange.api_key not in _KIND_OF:
             return True
-        if last is None or last.forwarded_to is None or (connection.at_broker and self._may_drain):
+        if last is None or last.forwarded_to is None or (connection.unread and self._may_drain):
             return True
         if last.forwarded_ms < 0:
             return True  # the rest of the one before waits for its turn
-        if now_ms < connection.told_until_ms or self._limits(_OF_REQUESTS, exchange):
+        told_until_ms = self._told_until_ms(exchange, connection)
+        if now_ms < told_until_ms or self._limits(_OF_REQUESTS, exchange):
             return True
         found = self._limit(exchange, last.forwarded_to)
         if found is None:
             limits = self._limits((PRODUCE, FETCH), exchange)
-            return bool(limits) or any(one.api_key not in _KIND_OF for one in connection.at_broker.values())
-        if connection.at_broker:
+            return bool(limits) or any(one.api_key not in _KIND_OF for one in connection.unread.values())
+        if connection.unread:
             return True
         key, limit = found
         self._in_line.setdefault(key, {}).setdefault(exchange.correlation_id, {})
         if exchange.api_key == frames.FETCH and limit.enforcement == "respond":
             # The proxy answers it without records after its max_wait_ms.
-            since_ms = max(exchange.sent_ms, connection.told_until_ms)
+            since_ms = max(exchange.sent_ms, told_until_ms)
             if now_ms > since_ms + fetch.parse_request(exchange.request).max_wait_ms:
                 return False
         if self._unsure or now_ms < self._busy_until_ms:
@@ -466,7 +448,7 @@ def _is_on_the_way(exchange: "Exchange", last: "Exchange | None") -> bool:
     return any(end.is_on_the_way or not end.is_open for end in ends)
 
 
-def _has_proxy(connection: _Connection) -> bool:
+def _has_proxy(connection: "Line") -> bool:
     """Return whether the proxy still has the connection of a client that has left."""
-    ends = (exchange.client_end for exchange in connection.waiting.values())
+    ends = (exchange.client_end for exchange in connection.waiting)
     return any(end is not None and end.peer.is_open for end in ends)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.disturbance import Disturbances
-from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, RuleBook
+from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Entity, Exchange
@@ -35,19 +35,12 @@ class Liveness(Check):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._disturbances = Disturbances(world)
-        self._book = RuleBook(world.settings)
-        # The exchanges of each connection that have no response, oldest first.
-        self._open: dict[int, dict[int, Exchange]] = {}
-        self._waits_from_ms: dict[int, float] = {}
-        self._opened_ms: dict[int, float] = {}
-        self._served: set[int] = set()  # the connections that have had a response
         # The bytes that were sent or fetched, all of which buckets may still owe.
         self._bytes = {PRODUCE: 0, FETCH: 0}
         self._rude = 0  # the requests of clients that do not wait, heartbeats among them. These pass into debt
 
     def rules_changed(self, *possible: Quotas) -> None:
-        """Note the rules, and begin to count anew: waits of before were computed with other limits."""
-        self._book.change(possible, self.world.settings, self.world.clock.now_ms)
+        """Begin to count anew: waits of before were computed with other limits."""
         self._disturbances.happened_now()
 
     def proxy_started(self, number: int) -> None:
@@ -59,13 +52,11 @@ class Liveness(Check):
         self._disturbances.happened_now()
 
     def connection_opened(self, client: str, connection: int, entity: "Entity") -> None:
-        """Remember since when it is open."""
+        """Look for faults of before."""
         self._disturbances.over_ms()
-        self._opened_ms[connection] = self.world.clock.now_ms
 
     def sent(self, exchange: "Exchange") -> None:
-        """Wait for its end."""
-        self._open.setdefault(exchange.connection, {})[exchange.correlation_id] = exchange
+        """Count what was sent."""
         if exchange.api_key == frames.PRODUCE:
             self._bytes[PRODUCE] += len(exchange.request)
         self._rude += not self._disturbances.is_well_behaved(exchange.client)
@@ -79,64 +70,31 @@ class Liveness(Check):
         """Look at all open exchanges once a second."""
         self._scan(self.world.clock.now_ms)
 
-    def forwarded(self, exchange: "Exchange") -> None:
-        """A request without a response has ended, and nobody is told for how long the next has to wait."""
-        if not exchange.expects_response:
-            self._waits_from(exchange.connection, self.world.clock.now_ms)
-            self._open.get(exchange.connection, {}).pop(exchange.correlation_id, None)
-
-    def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
-        """It has ended for the proxy."""
-        self._open.get(exchange.connection, {}).pop(exchange.correlation_id, None)
-        self._served.add(exchange.connection)
-
-    def received(self, exchange: "Exchange") -> None:
-        """Remember for how long the client was told to wait."""
-        if exchange.throttle_ms > 0:
-            self._waits_from(exchange.connection, exchange.received_ms + exchange.throttle_ms)
-
-    def _waits_from(self, connection: int, from_ms: float) -> None:
-        """Note that the next request of a connection may wait until ``from_ms`` for those before it."""
-        self._waits_from_ms[connection] = max(from_ms, self._waits_from_ms.get(connection, 0.0))
-
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """A client that gives up has waited for too long."""
         self._scan(self.world.clock.now_ms)
-        self._open.pop(connection, None)
-        self._waits_from_ms.pop(connection, None)
-        self._opened_ms.pop(connection, None)
 
     def faults_ended(self) -> None:
         """From now on nothing happens that could explain a wait."""
         self._disturbances.end()
 
-    def end(self) -> None:
-        """Nobody waits at the end."""
-        self._open.clear()
-
     def _scan(self, now_ms: float) -> None:
         over_ms, quiet_ms = self._disturbances.over_ms(), self._disturbances.quiet_since_ms()
-        for connection, exchanges in self._open.items():
-            if not exchanges:
+        for line in self.ledger.lines.values():
+            exchange = next(iter(line.open.values()), None)
+            if exchange is None or exchange.is_inter_broker:
                 continue
-            exchange = next(iter(exchanges.values()))
-            is_new = self._opened_ms.get(connection, 0.0) > over_ms and self._is_free(exchange)
-            peace_ms = over_ms if is_new else quiet_ms
-            since_ms = max(exchange.sent_ms, peace_ms, self._waits_from_ms.get(connection, 0.0))
-            if now_ms - since_ms <= _GRACE_MS or exchange.is_inter_broker:
+            # It neither uses a bucket nor a slot, which those of other connections may have.
+            is_free = not (self.world.settings.has_queue or self.ledger.book.limits(exchange))
+            peace_ms = over_ms if line.opened_ms > over_ms and is_free else quiet_ms
+            since_ms = max(exchange.sent_ms, peace_ms, line.told_until_ms, line.unanswered_ms)
+            if now_ms - since_ms <= _GRACE_MS:
                 continue
-            if self.world.settings.limits_connections and connection not in self._served:
+            if self.world.settings.limits_connections and not line.is_answered:
                 continue  # it is not let in yet
             if exchange.client_end is not None and exchange.client_end.link.is_cut:
                 continue  # nobody can know that the client is gone, or that it is not
             self._judge(exchange, now_ms, now_ms - since_ms)
-
-    def _is_free(self, exchange: "Exchange") -> bool:
-        """Return whether a request neither uses a bucket nor a slot, which those of other connections may have."""
-        user, client_id, _ = exchange.entity
-        if self.world.settings.has_queue:
-            return False
-        return not any(self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms) for kind in KINDS)
 
     def _judge(self, exchange: "Exchange", now_ms: float, waited_ms: float) -> None:
         """Fail unless something explains the wait."""
@@ -156,20 +114,18 @@ class Liveness(Check):
         """Return how long a request takes to arrive. It may have to wait for others that have a slot of the queue."""
         waiting = [exchange]
         if self.world.settings.has_queue:
-            waiting = [one for exchanges in self._open.values() for one in exchanges.values()]
+            waiting = [one for line in self.ledger.lines.values() for one in line.open.values()]
         ends = ((one.client_end, len(one.request)) for one in waiting)
         return sum(end.link.most_ms(size_bytes) for end, size_bytes in ends if end is not None)
 
     def _owed_ms(self, exchange: "Exchange") -> float:
         """Return how long the bucket of an exchange may need for its debt and for all that waits in its line."""
-        user, client_id, _ = exchange.entity
-        waiting = sum(len(exchanges) for exchanges in self._open.values()) + 1
+        waiting = sum(len(line.open) for line in self.ledger.lines.values()) + 1
         slowest_ms = max((link.most_ms(0) for link in self.world.network.links), default=0.0)
         turn_ms = _TURN_MS + self.world.scenario.theme.disk_ms[1] + slowest_ms
         owed_ms = waiting * _TURNS * turn_ms if self.world.settings.has_queue else 0.0
         for kind in KINDS:
-            limits = self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms)
-            for limit in limits:
+            for limit in self.ledger.book.limits(exchange, (kind,)):
                 if kind in self._bytes:  # of any request, because a response mutes its connection
                     owed_ms = max(owed_ms, _WINDOWS_MS + 1_000 * self._bytes[kind] / limit.rate)
                 else:

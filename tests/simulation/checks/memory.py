@@ -52,7 +52,6 @@ class Memory(Check):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._stuck: dict[End, _Stuck] = {}
-        self._is_stopping = False
 
     def rules_changed(self, *possible: Quotas) -> None:
         """Another bound may be in force."""
@@ -61,11 +60,6 @@ class Memory(Check):
     def proxy_started(self, number: int) -> None:
         """Begin anew."""
         self._stuck.clear()
-        self._is_stopping = False
-
-    def proxy_stopping(self, number: int) -> None:
-        """Nobody looks any more once it has stopped."""
-        self._is_stopping = True
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
         """Look at once after a large response."""
@@ -99,6 +93,6 @@ class Memory(Check):
             self._stuck[end] = stuck
             if now_ms - stuck.since_ms > judged_ms:
                 total += stuck.unsent_bytes
-        if total > self.world.settings.max_buffered and not self._is_stopping:
+        if total > self.world.settings.max_buffered and not self.ledger.is_stopping:
             text = f"{total} B wait for peers that take nothing, and max_buffered is {self.world.settings.max_buffered}"
             self.world.fail(self.name, f"{text} B")

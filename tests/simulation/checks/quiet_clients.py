@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.disturbance import Disturbances
-from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, Limit, RuleBook, Tags
+from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, Limit, Tags
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS
 from tests.simulation.clients.profiles import HARM
@@ -63,17 +63,6 @@ class _Usage:
         return sum(amount for at_ms, amount in self.charges if at_ms >= from_ms)
 
 
-class _Connection:
-    """What is known of a client's connection: its open exchanges, oldest first, and since when the next may wait."""
-
-    __slots__ = ("free_ms", "has_forwarded", "open")
-
-    def __init__(self) -> None:
-        self.open: dict[int, Exchange] = {}
-        self.free_ms = 0.0  # when the last response, and what it told the client to wait, was over
-        self.has_forwarded = False
-
-
 class QuietClients(Check):
     """Keeps what each entity has fetched from each broker, and until when each bucket may owe something."""
 
@@ -82,14 +71,12 @@ class QuietClients(Check):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._disturbances = Disturbances(world)
-        self._book = RuleBook(world.settings)
         self._rules = PossibleRules(((),), FETCH, world.settings)
-        self._has_rules = self._is_known = self._is_stopping = False
+        self._has_rules = self._is_known = False
         self._changed_ms = self._settled_ms = 0.0
         self._unlimited_ms = -inf  # when something was last fetched that nothing limits, or that is observed only
         self._used: dict[int, dict[tuple[str, str], _Usage]] = {}  # by broker and entity
         self._loud_until_ms: dict[tuple[int, Tags], float] = {}
-        self._connections: dict[int, _Connection] = {}
         self._answer_ms: dict[int, float] = {}  # how long each broker has taken at most
         self._answered: dict[tuple[int, Tags], int] = {}  # how many responses each bucket has had
         self._answered_before: dict[int, int] = {}  # and had when an exchange began to wait
@@ -100,7 +87,6 @@ class QuietClients(Check):
         """Note the rules. Buckets that owed something then may owe it for long."""
         now_ms = self.world.clock.now_ms
         self._disturbances.over_ms()
-        self._book.change(possible, self.world.settings, now_ms)
         self._rules = PossibleRules(possible, FETCH, self.world.settings)
         self._is_known = len(possible) == 1
         if self._has_rules:
@@ -113,15 +99,11 @@ class QuietClients(Check):
 
     def proxy_started(self, number: int) -> None:
         """A new process has charged nothing."""
-        self._has_rules = self._is_stopping = False
+        self._has_rules = False
         self._changed_ms = self._settled_ms = 0.0
         self._unlimited_ms = -inf
         for kept in (self._used, self._loud_until_ms, self._answer_ms, self._answered, self._answered_before):
             kept.clear()
-
-    def proxy_stopping(self, number: int) -> None:
-        """It drains."""
-        self._is_stopping = True
 
     # -- which buckets are quiet --
 
@@ -134,7 +116,7 @@ class QuietClients(Check):
     def _bucket(self, entity: "Entity", node_id: int | None) -> tuple[tuple[int, Tags], Limit] | None:
         """Return the key of an entity's bucket, and its limit. None: there is none, or it is not known."""
         settings = self.world.settings
-        if node_id is None or not self._is_known or self._is_stopping or settings.max_buckets < _MANY_BUCKETS:
+        if node_id is None or not self._is_known or self.ledger.is_stopping or settings.max_buckets < _MANY_BUCKETS:
             return None
         tags, limit = self._rules.bucket(entity.user, entity.client_id)
         return None if limit is None else ((node_id, tags), limit)
@@ -165,8 +147,6 @@ class QuietClients(Check):
 
     def sent(self, exchange: "Exchange") -> None:
         """It waits from now on."""
-        connection = self._connections.setdefault(exchange.connection, _Connection())
-        connection.open[exchange.correlation_id] = exchange
         found = self._bucket(exchange.entity, exchange.broker)
         if found is not None:
             self._answered_before[exchange.correlation_id] = self._answered.get(found[0], 0)
@@ -175,9 +155,6 @@ class QuietClients(Check):
         """Judge how long a fetch has waited."""
         if not exchange.is_inter_broker:
             self._judge_wait(exchange)
-        connection = self._connections.get(exchange.connection)
-        if connection is not None:
-            connection.has_forwarded = True
 
     def answered(self, exchange: "Exchange") -> None:
         """What was fetched is charged from now on, also if the client has gone."""
@@ -204,7 +181,7 @@ class QuietClients(Check):
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
         """Learn how long brokers take."""
-        self._end_of(exchange, 0)
+        self._answered_before.pop(exchange.correlation_id, None)
         if exchange.api_key not in _FETCHES or exchange.forwarded_to is None or exchange.answered_ms < 0:
             return
         if exchange.answered_ms - exchange.at_broker_ms <= _AT_ONCE_MS:
@@ -219,7 +196,6 @@ class QuietClients(Check):
 
     def received(self, exchange: "Exchange") -> None:
         """Judge what a client is told, and who has answered it."""
-        self._end_of(exchange, exchange.throttle_ms)
         node_id = exchange.broker if exchange.forwarded_to is None else exchange.forwarded_to
         found = self._bucket(exchange.entity, node_id)
         if exchange.api_key not in _FETCHES or exchange.is_inter_broker or found is None:
@@ -240,33 +216,13 @@ class QuietClients(Check):
             )
             self.world.fail(self.name, text)
 
-    def _end_of(self, exchange: "Exchange", told_ms: int) -> None:
-        """Note that an exchange is over, and for how long its client was told to wait."""
-        self._answered_before.pop(exchange.correlation_id, None)
-        connection = self._connections.get(exchange.connection)
-        if connection is not None:
-            connection.open.pop(exchange.correlation_id, None)
-            connection.free_ms = max(connection.free_ms, self.world.clock.now_ms + told_ms)
-
-    def forwarded(self, exchange: "Exchange") -> None:
-        """A request without a response is over, and its connection may be muted for it."""
-        if not exchange.expects_response:
-            self._end_of(exchange, int(_CHANGED_MS))
-
-    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
-        """Its requests wait no more."""
-        gone = self._connections.pop(connection, None)
-        for correlation_id in () if gone is None else gone.open:
-            self._answered_before.pop(correlation_id, None)
-
     # -- the verdict --
 
     def step(self) -> None:
         """Judge the fetches that wait now."""
-        for connection in self._connections.values():
-            for exchange in connection.open.values():
-                if exchange.forwarded_first_ms < 0:
-                    self._judge_wait(exchange)
+        for line in self.ledger.lines.values():
+            for exchange in line.waiting:
+                self._judge_wait(exchange)
 
     def _has_other_reason(self, exchange: "Exchange") -> bool:
         """Return whether something but the bucket may slow a client: the fair call queue, or a limit on requests."""
@@ -275,19 +231,17 @@ class QuietClients(Check):
             return True
         if any(getattr(actor, "manner", "") == HARM for actor in scenario.actors.values()):
             return True  # its long polls may be taken for fetches that the broker has data for
-        user, client_id, _ = exchange.entity
-        since_ms = exchange.sent_ms - SETTLE_MS
-        return any(self._book.limits(kind, user, client_id, since_ms=since_ms) for kind in _OTHERS)
+        return bool(self.ledger.book.limits(exchange, _OTHERS, since_ms=exchange.sent_ms - SETTLE_MS))
 
     def _judge_wait(self, exchange: "Exchange") -> None:
         """Fail if a fetch of a quiet bucket has waited longer than a broker with data takes to answer."""
-        connection = self._connections.get(exchange.connection)
+        line = self.ledger.lines.get(exchange.connection)
         node_id = exchange.broker if exchange.forwarded_to is None else exchange.forwarded_to
-        if exchange.api_key != frames.FETCH or connection is None or exchange.sent_ms < 0 or node_id is None:
+        if exchange.api_key != frames.FETCH or line is None or exchange.sent_ms < 0 or node_id is None:
             return
         # Before the first request was forwarded the proxy dials the broker, and an earlier one may block the way.
-        first = next(iter(connection.open.values()), None)
-        if not connection.has_forwarded or first is not exchange or self.world.settings.age_ms is not None:
+        first = next(iter(line.open.values()), None)
+        if line.last is None or first is not exchange or self.world.settings.age_ms is not None:
             return
         found = self._bucket(exchange.entity, node_id)
         before = self._answered_before.get(exchange.correlation_id)
@@ -295,7 +249,8 @@ class QuietClients(Check):
             return
         key, limit = found
         now_ms = self.world.clock.now_ms
-        since_ms = max(exchange.sent_ms, connection.free_ms, self._settled_ms)
+        free_ms = max(line.ended_ms, line.told_until_ms, line.unanswered_ms + _CHANGED_MS)
+        since_ms = max(exchange.sent_ms, free_ms, self._settled_ms)
         answer_ms = self._answer_ms.get(node_id, _FIRST_ANSWER_MS)
         end = exchange.client_end
         way_ms = end.link.most_ms(len(exchange.request)) if end is not None else 0.0

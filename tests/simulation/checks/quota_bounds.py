@@ -98,7 +98,6 @@ class QuotaBounds(Check):
         self._dialled: set[int] = set()
         self._suspicions: list[_Suspicion] = []
         self._buckets_seen: dict[tuple[int, str], set[Tags]] = {}
-        self._is_stopping = False
         self._begun: dict[int, Exchange] = {}  # the Produces that are not complete
         self._doubts_until_ms = 0.0
         self._cut_off: deque[tuple[float, int]] = deque()  # requests that are surely charged, and from when on
@@ -167,10 +166,6 @@ class QuotaBounds(Check):
         """Begin anew."""
         self._forget()
 
-    def proxy_stopping(self, number: int) -> None:
-        """A proxy that drains lets everything pass."""
-        self._is_stopping = True
-
     def _forget(self) -> None:
         self.flows.clear()
         self._in_flight.clear()
@@ -181,7 +176,6 @@ class QuotaBounds(Check):
         self._begun.clear()
         self._doubts_until_ms = 0.0
         self._cut_off.clear()
-        self._is_stopping = False
 
     # -- what passes --
 
@@ -215,7 +209,7 @@ class QuotaBounds(Check):
         is_dialled = is_first and waited_ms > 0
         charge.is_old = is_dialled and exchange.sent_ms < self._changed_ms
         charge.is_doubted = self._doubts(now_ms)
-        if not is_dialled and not self._is_stopping:
+        if not is_dialled and not self.ledger.is_stopping:
             charge.room = self._room(charge, now_ms)
             suspicion = self._suspicion_of(exchange, charge, now_ms)
             if suspicion is not None and exchange.api_key == frames.SHARE_FETCH:
@@ -282,7 +276,7 @@ class QuotaBounds(Check):
     def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
         """Judge what a fetch asks for."""
         charge = self._charges.get(exchange.correlation_id)
-        if charge is None or exchange.answered_ms >= 0 or self._is_stopping:
+        if charge is None or exchange.answered_ms >= 0 or self.ledger.is_stopping:
             return
         if charge.over and share_fetch.parse_request(frame).max_bytes > 0:
             self.world.fail(self.name, charge.over)
@@ -312,7 +306,7 @@ class QuotaBounds(Check):
     def continuing(self, exchange: "Exchange") -> None:
         """Judge whether the bucket is out of debt, since the request reserves nothing any more."""
         charge, now_ms = self._charges.get(exchange.correlation_id), self.world.clock.now_ms
-        is_judged = charge is not None and charge.key.kind is PRODUCE and not (charge.is_old or self._is_stopping)
+        is_judged = charge is not None and charge.key.kind is PRODUCE and not (charge.is_old or self.ledger.is_stopping)
         has_rules_of_now = exchange.forwarded_first_ms > self._changed_ms + SETTLE_MS
         if (
             is_judged and has_rules_of_now and self._is_calm

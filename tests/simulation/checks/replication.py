@@ -75,7 +75,6 @@ class FollowerCheck(Check):
         self._limits = Replication.of(self._section)
         self._since_ms = 0.0  # from when on these limits are in force
         self._names: dict[bytes, str] = {}  # of topics, by their ids
-        self._is_stopping = False
         self._fetched: dict[int, dict[Key, FetchPartition]] = {}  # what each connection fetches
 
     def sent(self, exchange: "Exchange") -> None:
@@ -109,17 +108,12 @@ class FollowerCheck(Check):
 
     def proxy_started(self, number: int) -> None:
         """A new process has counted nothing yet."""
-        self._is_stopping = False
         self._begin()
-
-    def proxy_stopping(self, number: int) -> None:
-        """A proxy that stops throttles nothing."""
-        self._is_stopping = True
 
     def _is_known(self, exchange: "Exchange") -> bool:
         """Return whether the same limits are in force since a fetch was sent."""
         self._follow_settings()
-        return exchange.sent_ms > self._since_ms and not self._is_stopping
+        return exchange.sent_ms > self._since_ms and not self.ledger.is_stopping
 
     def _place(self, exchange: "Exchange", key: Key) -> tuple[str | None, int, int, int]:
         topic, index = key

@@ -13,7 +13,6 @@ from tests.simulation.checks import frames
 from tests.simulation.checks.broker_names import may_have_two_buckets
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.disturbance import Disturbances
-from tests.simulation.checks.entities import KINDS, RuleBook
 from tests.simulation.checks.settings import SETTLE_MS
 
 if TYPE_CHECKING:
@@ -92,26 +91,18 @@ class Slots(Check):
 
     def __init__(self, world: "World") -> None:
         super().__init__(world)
-        self._book = RuleBook(world.settings)
         self._disturbances = Disturbances(world)
         self._lines: dict[int, Line] = {}
         self._waits: dict[int, dict[int, _Wait]] = {}  # by broker and correlation id
-        self._is_stopping = False
 
     def rules_changed(self, *possible: Quotas) -> None:
-        """Note which requests may wait for a quota."""
-        self._book.change(possible, self.world.settings, self.world.clock.now_ms)
+        """Nobody knows any more which requests wait for a quota."""
         self._waits.clear()
 
     def proxy_started(self, number: int) -> None:
         """A new process has no queue yet."""
         self._lines.clear()
         self._waits.clear()
-        self._is_stopping = False
-
-    def proxy_stopping(self, number: int) -> None:
-        """It drains."""
-        self._is_stopping = True
 
     # -- what passes --
 
@@ -187,7 +178,7 @@ class Slots(Check):
         scenario, settings = self.world.scenario, self.world.settings
         if any(hasattr(actor, "manner") for actor in scenario.actors.values()):
             return True  # what strangers send is in no ledger, and may use slots
-        if self._is_stopping or settings.hides_addresses or settings.max_in_flight is None:
+        if self.ledger.is_stopping or settings.hides_addresses or settings.max_in_flight is None:
             return True
         return any(scenario.fired.get(kind) for kind in _LATE) or scenario.setup.replication > 1
 
@@ -248,11 +239,7 @@ class Slots(Check):
             return False
         # Nobody is told for how long a request without a response mutes its connection. It may have another client-id.
         may_mute = (exchange,) if last.expects_response else (exchange, last)
-        return not any(self._is_limited(one, exchange.sent_ms - SETTLE_MS) for one in may_mute)
-
-    def _is_limited(self, exchange: "Exchange", since_ms: float) -> bool:
-        user, client_id, _ = exchange.entity
-        return any(self._book.limits(kind, user, client_id, since_ms=since_ms) for kind in KINDS)
+        return not any(self.ledger.book.limits(one, since_ms=exchange.sent_ms - SETTLE_MS) for one in may_mute)
 
     def _judge(self, node_id: int, waits: dict[int, _Wait], now_ms: float, *, is_connecting: bool) -> None:
         most = self.world.settings.max_in_flight or 0

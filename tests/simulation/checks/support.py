@@ -68,7 +68,13 @@ class StandIn:
             self.check = kind(self)  # type: ignore[arg-type] # it stands in for the world
             self.ledger.checks = [self.check]
         if rules is not None:
-            self.check.rules_changed(rules)
+            self.rules_changed(rules)
+
+    def rules_changed(self, rules: Sequence[Mapping[str, object]]) -> None:
+        """Let other rules be in force."""
+        self.ledger.book.change([rules], self.settings, self.clock.now_ms)
+        for check in self.ledger.checks:
+            check.rules_changed(rules)
 
     def fail(self, check: str, text: str) -> NoReturn:
         """Raise a violation."""

@@ -24,7 +24,7 @@ def open_world(kind: type[Check], **settings: Any) -> tuple[StandIn, Exchange, F
     """Return a world with a request at a broker, and the proxy's end to that broker."""
     world = StandIn(kind, limited_ports={PORT: 0}, **settings)
     broker = FakeEnd(local=("10.0.0.1", 50_000))
-    world.check.proxy_started(1)
+    world.ledger.proxy_started(1)
     world.ledger.connected("producer-1", 1, ETL)
     exchange = world.send()
     world.forward(exchange, end=broker)
@@ -70,7 +70,7 @@ def test_a_connection_is_not_closed_in_the_middle_of_a_request(ends_by: str) -> 
     world, exchange, broker = open_world(CutShort)
     broker.has_ended = ends_by == "its broker"
     if ends_by == "a stop":
-        world.check.proxy_stopping(1)
+        world.ledger.proxy_stopping(1)
     exchange.client_end.has_ended = True  # type: ignore[union-attr, misc]
     if ends_by == "the proxy":
         with found("which its broker has"):
@@ -86,6 +86,7 @@ def test_a_request_that_waits_or_has_no_response_is_not_cut_off() -> None:
     world.wait(6_000)
     with found("which has waited for 6000 ms to be forwarded"):
         world.leave(by_client=False)
+    world.ledger.connected("producer-1", 2, ETL)
     for number in (1, 2):
         waiting = world.send(connection=2, expects_response=False, end=FakeEnd(has_ended=True))
         if number == 1:
@@ -175,7 +176,7 @@ def named(sets: int = 1) -> StandIn:
     world.scenario.proxy.server = SimpleNamespace(brokers=SimpleNamespace(single=upstreams))
     world.scenario.broker_names = world.check
     world.scenario.fired |= {"connection reset": 0, "quotas changed": 0}
-    world.check.proxy_started(1)
+    world.ledger.proxy_started(1)
     return world
 
 
@@ -200,7 +201,7 @@ def test_a_fault_until_two_seconds_after_the_first_client_excuses_two_sets_of_bu
     world.wait(100)
     assert may_have_two_buckets(world) == excuses
     world.wait(60_000)
-    world.check.proxy_started(2)
+    world.ledger.proxy_started(2)
     assert not may_have_two_buckets(world)
 
 

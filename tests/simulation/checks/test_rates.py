@@ -44,7 +44,7 @@ def a_world(kind: type[Check], shaping: str = "paced") -> StandIn:
 
 
 def change_rules(world: StandIn, **rates: float) -> None:
-    world.check.rules_changed([{"client-id": "etl", **rates}])
+    world.rules_changed([{"client-id": "etl", **rates}])
 
 
 def produce(world: StandIn, connection: int = 1) -> None:
@@ -300,7 +300,7 @@ def test_rules_of_others_forgive_nothing() -> None:
     world = a_world(RequestRates)
     for connection in range(13):
         ask(world, connection)
-    world.check.rules_changed([{"client-id": "etl", "request_rate": 10}, {"client-id": "web", "request_rate": 1}])
+    world.rules_changed([{"client-id": "etl", "request_rate": 10}, {"client-id": "web", "request_rate": 1}])
     for connection in range(30):
         ask(world, connection)  # nobody knows yet under which rules
     world.wait(1_000)
@@ -436,7 +436,7 @@ def test_open_connections_of_a_bucket_are_counted_if_all_are_alive_also_those_of
     world.leave(1, by_client=False)  # so that there were two
     for connection in (2, 3):
         ask(world, connection)
-    world.check.rules_changed([{"user": "<default>", "connections": 2}])
+    world.rules_changed([{"user": "<default>", "connections": 2}])
     world.wait(2_000)
     world.ledger.connected("producer-1", 4, ETL)
     for connection in (4, 2, 3):

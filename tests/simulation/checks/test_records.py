@@ -134,7 +134,7 @@ def test_an_answer_of_the_proxy_itself_needs_a_reason() -> None:
         empty(is_forwarded=True)
     with found("without records or a throttle time"):
         empty(throttle_ms=0)
-    world.check.rules_changed([])
+    world.rules_changed([])
     empty()
     world.wait(2_000)
     with found("nothing explains it"):
@@ -243,14 +243,14 @@ def test_the_usage_log_has_what_passed(tmp_path: Path, logged: int, is_right: bo
 def test_only_a_crash_or_a_hindered_stop_loses_records(tmp_path: Path) -> None:
     world = a_log(tmp_path)
     world.exchange(size=1_000)
-    world.check.proxy_stopping(1)
-    world.check.proxy_ended(1, is_crash=False)
+    world.ledger.proxy_stopping(1)
+    world.ledger.proxy_ended(1, is_crash=False)
     with found("0 B of produce"):
         world.check.end()
-    world.check.proxy_started(2)
-    world.check.proxy_stopping(2)
+    world.ledger.proxy_started(2)
+    world.ledger.proxy_stopping(2)
     world.scenario.fired["disk full"] = 1
-    world.check.proxy_ended(2, is_crash=False)
+    world.ledger.proxy_ended(2, is_crash=False)
     world.check.end()
 
 

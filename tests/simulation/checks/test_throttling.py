@@ -117,7 +117,7 @@ def test_a_bound_of_before_holds_for_requests_of_before_however_often_rules_chan
     world = timed()
     world.settings = Settings(max_throttle_ms=500)
     for _ in range(3):
-        world.check.rules_changed([RULE])
+        world.rules_changed([RULE])
     told(world, 3_000)
     world.wait(3_000)
     with found("500 ms is the most"):
@@ -252,9 +252,9 @@ def test_bucket_near_its_limit_is_not_quiet_until_all_is_paid_and_forgotten(shap
 def test_new_process_and_changed_rules_make_no_client_wait() -> None:
     world = quiet()
     fetch(world, MUCH)
-    world.check.proxy_started(2)
-    world.check.rules_changed(RULES)
-    world.check.rules_changed([{"client-id": "etl", "consumer_byte_rate": RATE * 2}])
+    world.ledger.proxy_started(2)
+    world.rules_changed(RULES)
+    world.rules_changed([{"client-id": "etl", "consumer_byte_rate": RATE * 2}])
     world.wait(2_000)
     with found():
         fetch(world, LITTLE, throttle_ms=1)

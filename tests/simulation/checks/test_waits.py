@@ -280,7 +280,7 @@ def pass_through(world: StandIn, user: str, *, waits_ms: float = 0) -> None:
 def test_the_heaviest_user_with_too_many_turns_is_found(of_alice: int, of_bob: int) -> None:
     """Nobody is the heaviest if two have had as many requests before their costs were halved."""
     world = StandIn(Levels, has_queue=True, max_in_flight=1, queues_users=True, hides_addresses=False)
-    world.check.proxy_started(1)
+    world.ledger.proxy_started(1)
     for user in ["alice"] * of_alice + ["bob"] * of_bob:
         pass_through(world, user)
     world.wait(6_500 - 50 * (of_alice + of_bob))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from tests.simulation.checks import frames
 from tests.simulation.checks.broker_names import may_have_two_buckets
 from tests.simulation.checks.check import Check, Quotas
-from tests.simulation.checks.entities import FETCH, PRODUCE, Limit, RuleBook, Tags
+from tests.simulation.checks.entities import FETCH, OF_REQUESTS, PRODUCE, Limit, Tags
 from tests.simulation.checks.kafka_rate import KafkaRate
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS, Settings
@@ -30,7 +30,6 @@ _FORGOTTEN_MS: Final = 180_000.0
 _KEPT_MS: Final = 4_000.0
 _LONGEST_FETCH_MS: Final = 60_000.0
 _KIND_OF: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
-_OF_REQUESTS: Final = ("request_percentage", "request_rate")
 
 
 class _Key(NamedTuple):
@@ -133,9 +132,8 @@ class ThrottleAmounts(Check):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._settings: Settings = world.settings
-        self._book = RuleBook(world.settings)
         self._rules: dict[str, PossibleRules] = {}
-        self._has_rules = self._is_stopping = self._is_sure = False
+        self._has_rules = self._is_sure = False
         # Whether all charges since the first are known. Where windows begin depends on all of them.
         self._is_exact = True
         self._settled_ms = self._most_known_ms = 0.0
@@ -157,7 +155,6 @@ class ThrottleAmounts(Check):
         """Note the rules. For a while nobody knows what buckets owe by the earlier rules."""
         now_ms = self.world.clock.now_ms
         self._settings = self.world.settings
-        self._book.change(possible, self._settings, now_ms)
         self._rules = {kind: PossibleRules(possible, kind, self._settings) for kind in (PRODUCE, FETCH)}
         self._is_sure = len(possible) == 1  # of several limits the check takes the largest, with the shortest wait
         if self._has_rules:
@@ -169,14 +166,10 @@ class ThrottleAmounts(Check):
 
     def proxy_started(self, number: int) -> None:
         """A new process has charged nothing, and reads the rules as they are now."""
-        self._has_rules = self._is_stopping = False
+        self._has_rules = False
         self._is_exact = True
         self._settled_ms = self._most_known_ms = 0.0
         self._forget()
-
-    def proxy_stopping(self, number: int) -> None:
-        """A proxy that drains throttles nobody."""
-        self._is_stopping = True
 
     def _forget(self) -> None:
         for kept in (self._charges, self._own, self._to_tell, self._tags_seen, self._fetches):
@@ -278,7 +271,7 @@ class ThrottleAmounts(Check):
         if len(charges) < len(known):  # a debt may last for longer
             self._is_exact, self._most_known_ms = False, inf
         limit = self._rules[key.kind].limit(key.tags)
-        if limit is None or self._is_stopping or not own.is_certain or exchange.answered_ms < 0:
+        if limit is None or self.ledger.is_stopping or not own.is_certain or exchange.answered_ms < 0:
             return
         if len(self._tags_seen[key.node_id, key.kind]) < self._settings.max_buckets:
             self._to_tell[exchange.correlation_id] = key, self._bounds(key, own, charges, limit)
@@ -326,11 +319,10 @@ class ThrottleAmounts(Check):
         if told_ms < least_ms - _ROUNDING_MS and limit.enforcement == "respond":
             self.world.fail(self.name, f"{about} owes {bounds.least_ms:.0f} ms or more")
         of_broker_ms = frames.throttle_ms(exchange.response_of_broker, exchange.api_key, exchange.api_version)
-        user, client_id, _ = exchange.entity
         # A member of a share group is told when its turn comes, and the fair call queue tells clients to wait, too.
         if exchange.api_key == frames.SHARE_FETCH or self._settings.has_queue:
             return
         if told_ms <= max(of_broker_ms, bounds.most_ms + _ROUNDING_MS) or exchange.sent_ms < self._most_known_ms:
             return
-        if not any(self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms) for kind in _OF_REQUESTS):
+        if not self.ledger.book.limits(exchange, OF_REQUESTS):
             self.world.fail(self.name, f"{about} owes {bounds.most_ms:.0f} ms at most")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
-from tests.simulation.checks.entities import FETCH, PRODUCE, RuleBook
+from tests.simulation.checks.entities import FETCH, MUTATIONS, OF_REQUESTS, PRODUCE
 from tests.simulation.checks.settings import SETTLE_MS
 from tests.simulation.wire import alter_client_quotas
 
@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 _ROUNDING_MS: Final = 2.0
 _TOO_MANY_CHANGES: Final = 89  # THROTTLING_QUOTA_EXCEEDED
-_OF_REQUESTS: Final = ("request_percentage", "request_rate")
 _KINDS: Final = {
-    frames.PRODUCE: (PRODUCE, *_OF_REQUESTS),
-    frames.FETCH: (FETCH, *_OF_REQUESTS),
-    frames.SHARE_FETCH: (FETCH, *_OF_REQUESTS),
-    frames.CREATE_TOPICS: ("controller_mutation_rate", *_OF_REQUESTS),
-    frames.DELETE_TOPICS: ("controller_mutation_rate", *_OF_REQUESTS),
-    frames.CREATE_PARTITIONS: ("controller_mutation_rate", *_OF_REQUESTS),
+    frames.PRODUCE: (PRODUCE, *OF_REQUESTS),
+    frames.FETCH: (FETCH, *OF_REQUESTS),
+    frames.SHARE_FETCH: (FETCH, *OF_REQUESTS),
+    frames.CREATE_TOPICS: (MUTATIONS, *OF_REQUESTS),
+    frames.DELETE_TOPICS: (MUTATIONS, *OF_REQUESTS),
+    frames.CREATE_PARTITIONS: (MUTATIONS, *OF_REQUESTS),
 }
 _QUOTA_APIS: Final = (frames.DESCRIBE_QUOTAS, frames.ALTER_QUOTAS)
 
@@ -47,16 +46,13 @@ class ThrottleTimes(Check):
 
     def __init__(self, world: "World") -> None:
         super().__init__(world)
-        self._book = RuleBook(world.settings)
         self._mutes: dict[int, _Mute] = {}
         # For each response that is on its way to its client: the first request that was forwarded after it passed.
         self._on_the_way: dict[int, dict[int, Exchange | None]] = {}
-        # The requests of each connection that were forwarded, and whose response has not passed.
-        self._unpassed: dict[int, dict[int, Exchange]] = {}
         self._overtakes: dict[int, Exchange] = {}  # the first request that was forwarded while a response was held back
         self._most_ms = self._limit_ms()
         self._most_before: list[tuple[float, float]] = []  # until when, and the longest wait then
-        self._is_stopping = self._had_queue = False
+        self._had_queue = False
 
     def _limit_ms(self) -> float:
         longest = self.world.settings.max_throttle_ms
@@ -66,7 +62,6 @@ class ThrottleTimes(Check):
         """Note the limits, and how long a wait may be."""
         now_ms = self.world.clock.now_ms
         self._had_queue |= self.world.settings.has_queue
-        self._book.change(possible, self.world.settings, now_ms)
         if self._most_ms != self._limit_ms():
             self._most_before.append((now_ms, self._most_ms))
             self._most_ms = self._limit_ms()
@@ -74,22 +69,15 @@ class ThrottleTimes(Check):
     def proxy_started(self, number: int) -> None:
         """A new process has told nobody anything."""
         self._mutes.clear()
-        self._is_stopping = False
-
-    def proxy_stopping(self, number: int) -> None:
-        """A proxy that drains holds nobody back."""
-        self._is_stopping = True
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """Forget a connection."""
         self._mutes.pop(connection, None)
         self._on_the_way.pop(connection, None)
-        self._unpassed.pop(connection, None)
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
         """From now on the connection is muted, if the response says so."""
         self._on_the_way.setdefault(exchange.connection, {})[exchange.correlation_id] = None
-        self._unpassed.get(exchange.connection, {}).pop(exchange.correlation_id, None)
         overtaker = self._overtakes.pop(exchange.correlation_id, None)
         # At one time the proxy writes to the broker first, so such a request is no overtaker.
         if overtaker is not None and overtaker.forwarded_first_ms < exchange.passed_ms - _ROUNDING_MS:
@@ -97,14 +85,11 @@ class ThrottleTimes(Check):
 
     def forwarding(self, exchange: "Exchange") -> None:
         """Nothing of a muted connection is forwarded, nor while a response of it is held back."""
-        unpassed = self._unpassed.setdefault(exchange.connection, {})
-        if not self._is_stopping:
-            for other in unpassed.values():
+        if not self.ledger.is_stopping:
+            line = self.ledger.lines.get(exchange.connection)
+            for other in () if line is None else line.open.values():
                 if _is_held(other):
                     self._overtakes.setdefault(other.correlation_id, exchange)
-        if exchange.expects_response:
-            unpassed[exchange.correlation_id] = exchange
-        if not self._is_stopping:
             on_the_way = self._on_the_way.get(exchange.connection)
             for correlation_id in on_the_way or ():
                 if on_the_way is not None and on_the_way[correlation_id] is None:
@@ -113,7 +98,7 @@ class ThrottleTimes(Check):
         if mute is None:
             return
         left_ms = mute.until_ms - self.world.clock.now_ms
-        if left_ms > _ROUNDING_MS and not self._is_stopping:
+        if left_ms > _ROUNDING_MS and not self.ledger.is_stopping:
             self.world.fail(self.name, f"{exchange} is forwarded {left_ms:.1f} ms too early, because {mute.reason}")
         if left_ms <= 0:
             del self._mutes[exchange.connection]
@@ -148,15 +133,10 @@ class ThrottleTimes(Check):
         # An administrator of quotas is told when the next change is taken, however late that is.
         if told_ms > most_ms and exchange.api_key not in _QUOTA_APIS:
             self.world.fail(self.name, f"{exchange} is told to wait for {told_ms} ms, and {most_ms:.0f} ms is the most")
-        user, client_id, _ = exchange.entity
         # Batches behind a refused one are refused as well, also after the queue was switched off.
         may_be_refused = settings.has_queue or (self._had_queue and exchange.forwarded_first_ms < 0)
         is_mutable = not may_be_refused and exchange.api_key not in _QUOTA_APIS
-        limits = [
-            limit
-            for kind in _KINDS.get(exchange.api_key, _OF_REQUESTS)
-            for limit in self._book.limits(kind, user, client_id, since_ms=since_ms)
-        ]
+        limits = self.ledger.book.limits(exchange, _KINDS.get(exchange.api_key, OF_REQUESTS), since_ms=since_ms)
         if not limits and is_mutable:
             self.world.fail(self.name, f"{exchange} is told to wait for {told_ms} ms, and has no limit")
         if _refuses_changes(exchange):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from tests.simulation.checks import frames
 from tests.simulation.checks.buckets import BucketCheck
 from tests.simulation.checks.check import Quotas
-from tests.simulation.checks.entities import RuleBook, Tags
+from tests.simulation.checks.entities import FETCH, OF_REQUESTS, PRODUCE, Tags
 from tests.simulation.checks.topic_errors import PARSERS, error_of
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _CREATE_PARTITIONS: Final = 37
 _THROTTLING_QUOTA_EXCEEDED: Final = 89
 # After these the broker may have made the change: no error, and those of Kafka that say nothing.
 _PERHAPS_DONE: Final = frozenset((0, -1, 7, 13))
-_OTHER_KINDS: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "request_rate")
+_OTHER_KINDS: Final = (PRODUCE, FETCH, *OF_REQUESTS)
 
 
 class _Tokens:
@@ -95,7 +95,6 @@ class TopicRoom(BucketCheck):
 
     def __init__(self, world: "World") -> None:
         super().__init__(world)
-        self._book = RuleBook(world.settings)
         self._tokens: dict[Tags, _Tokens] = {}
         self._changes: dict[int, _Change] = {}
         self._told: dict[int, _Told] = {}
@@ -111,7 +110,6 @@ class TopicRoom(BucketCheck):
     def rules_changed(self, *possible: Quotas) -> None:
         """Stop judging until the proxy starts again, because earlier debts are paid at another rate now."""
         self._is_known = not self._has_rules and len(possible) == 1
-        self._book.change(possible, self.world.settings, self.world.clock.now_ms)
         super().rules_changed(*possible)
 
     def proxy_started(self, number: int) -> None:
@@ -243,6 +241,5 @@ class TopicRoom(BucketCheck):
             of_broker_ms = frames.throttle_ms(answer, exchange.api_key, exchange.api_version)
         if exchange.throttle_ms <= max(owed_ms, of_broker_ms):
             return
-        user, client_id, _ = exchange.entity
-        if not any(self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms) for kind in _OTHER_KINDS):
+        if not self.ledger.book.limits(exchange, _OTHER_KINDS):
             self.world.fail(self.name, f"{about}, and its client is told to wait for {exchange.throttle_ms} ms")
