@@ -45,7 +45,6 @@ def check_settings(settings: Mapping[str, Any], *, memory_divisor: int = 1) -> S
         window_num=settings.get("kafka", {}).get("quota.window.num", 11),
         max_buckets=settings.get("max_buckets", 100_000),
         max_buffered=int(settings.get("max_buffered", "512MiB").removesuffix("MiB")) * _MIB // memory_divisor,
-        login_ms=_ms(listener.get("login_timeout"), 30_000.0) or 0.0,
         idle_ms=_ms(listener.get("idle_timeout"), None),
         age_ms=_ms(listener.get("max_connection_age"), None),
         limits_connections=has_limits,

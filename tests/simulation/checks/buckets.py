@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from tests.simulation.checks.check import Check, Quotas
-from tests.simulation.checks.entities import Limit, Rules, Tags
+from tests.simulation.checks.entities import Limit, Tags
 from tests.simulation.checks.flow import Flow
+from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS, Settings
 
 if TYPE_CHECKING:
@@ -32,8 +33,7 @@ class BucketCheck(Check):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self.settings: Settings = world.settings
-        self._rules = Rules((), self.kind, self.settings)
-        self._resolved: dict[tuple[str, str], tuple[Tags, Limit | None]] = {}
+        self._rules = PossibleRules(((),), self.kind, self.settings)
         self._settled_ms = 0.0
         self._has_rules = False
         self._flows: dict[BucketKey, Flow] = {}
@@ -46,18 +46,11 @@ class BucketCheck(Check):
 
     def limit_of(self, entity: "Entity") -> tuple[Tags, Limit | None]:
         """Return the tags of an entity's bucket, and its limit if one is enforced."""
-        found = self._resolved.get((entity.user, entity.client_id))
-        if found is None:
-            tags = self._rules.tags(entity.user, entity.client_id)
-            limit = None if entity.user in self.settings.exempt else self._rules.limit(tags)
-            if limit is not None and limit.enforcement == "observe":
-                limit = None
-            found = self._resolved[entity.user, entity.client_id] = tags, limit
-        return found
+        return self._rules.bucket(entity.user, entity.client_id)
 
     def flow_of(self, exchange: "Exchange") -> Flow | None:
         """Return the oracle of the bucket of a request that was forwarded. None: nothing limits it, or not surely."""
-        if not self._rules or exchange.is_inter_broker or exchange.forwarded_to is None or not self.judges:
+        if exchange.is_inter_broker or exchange.forwarded_to is None or not self.judges:
             return None
         tags, limit = self.limit_of(exchange.entity)
         if limit is None:
@@ -84,8 +77,7 @@ class BucketCheck(Check):
         """
         quotas = possible[0] if len(possible) == 1 else ()
         self.settings = self.world.settings
-        self._rules = Rules(quotas, self.kind, self.settings)
-        self._resolved.clear()
+        self._rules = PossibleRules((quotas,), self.kind, self.settings)
         self._settled_ms = self.world.clock.now_ms + SETTLE_MS if self._has_rules else 0.0
         self._has_rules = True
         self.forget()

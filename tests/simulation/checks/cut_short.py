@@ -8,7 +8,7 @@ the simulated system. A Produce without a response that the proxy has read is fo
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks.check import Check, Quotas
-from tests.simulation.checks.disturbance import Disturbances
+from tests.simulation.checks.disturbance import SMALL_MEMORY, Disturbances
 from tests.simulation.checks.settings import SETTLE_MS
 from tests.simulation.clients.profiles import CLUMSY
 
@@ -23,7 +23,6 @@ _WAITED_MS: Final = 5_000.0
 _AFTERMATH_MS: Final = 60_000.0
 # After this time the proxy has forwarded what it has read, even if its process was paused.
 _FORWARDED_MS: Final = 10_000.0
-_SMALL_MEMORY: Final = 64 << 20
 
 
 class CutShort(Check):
@@ -65,7 +64,7 @@ class CutShort(Check):
             return
         settings = self.world.settings
         exchange = next(iter(line.open.values()))
-        if settings.max_buffered < _SMALL_MEMORY or exchange.sent_ms < 0 or not self._is_closed_by_proxy(exchange):
+        if settings.max_buffered < SMALL_MEMORY or exchange.sent_ms < 0 or not self._is_closed_by_proxy(exchange):
             return
         now_ms = self.world.clock.now_ms
         is_healthy = self._disturbances.is_well_behaved(client)

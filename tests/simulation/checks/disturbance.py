@@ -19,6 +19,9 @@ HARMLESS: Final = frozenset(
     }
 )  # fmt: skip
 _PEACE: Final = -1e18
+# With less memory (max_buffered) the proxy may close connections of whoever does not read.
+SMALL_MEMORY: Final = 64 << 20
+MANY_BUCKETS: Final = 100  # with fewer (max_buckets) clients may share one
 # How long each kind of fault lasts, and how long peers may take to notice it: keepalives take 45 s, and a new
 # connection 10 s. See faults/. A kind that is not here may explain everything for ever.
 _NOTICED_MS: Final = 55_000.0

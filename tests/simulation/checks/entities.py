@@ -18,6 +18,8 @@ PRODUCE: Final = "producer_byte_rate"
 FETCH: Final = "consumer_byte_rate"
 OF_REQUESTS: Final = ("request_percentage", "request_rate")
 MUTATIONS: Final = "controller_mutation_rate"
+# The quota of bytes that each API is charged to, by its key.
+KIND_OF: Final = {0: PRODUCE, 1: FETCH, 78: FETCH}
 KINDS: Final = (PRODUCE, FETCH, *OF_REQUESTS, MUTATIONS)
 
 # An entity of a rule: a name, DEFAULT, or None where the rule has no such part.
@@ -48,9 +50,6 @@ class Rules:
             enforcement = str(rule.get("enforcement") or settings.enforcement)
             self._limits[_part(rule, "user"), _part(rule, "client-id")] = Limit(number(value), shaping, enforcement)
         self._kinds_of_entity = {(user is not None, client is not None) for user, client in self._limits}
-
-    def __bool__(self) -> bool:
-        return bool(self._limits)
 
     def tags(self, user: str, client_id: str) -> Tags:
         """Return the tags that identify the bucket of a client."""
@@ -101,14 +100,14 @@ class RuleBook:
     __slots__ = ("_history",)
 
     def __init__(self) -> None:
-        self._history: list[tuple[float, dict[str, list[Rules]], Settings]] = []
+        self._history: list[tuple[float, dict[str, list[Rules]]]] = []
         self.change(((),), Settings(), -inf)
 
     def change(self, possible: Iterable[Iterable[Mapping[str, object]]], settings: Settings, now_ms: float) -> None:
         """Note that one of these sets of rules is in force from now on."""
         sets = [tuple(quotas) for quotas in possible]
         rules = {kind: [Rules(quotas, kind, settings) for quotas in sets] for kind in KINDS}
-        self._history.append((now_ms, rules, settings))
+        self._history.append((now_ms, rules))
 
     def limits(
         self, exchange: "Exchange", kinds: Iterable[str] = KINDS, *, since_ms: float | None = None
@@ -118,10 +117,10 @@ class RuleBook:
         since_ms = exchange.sent_ms if since_ms is None else since_ms
         found = []
         for kind in kinds:
-            for from_ms, rules, settings in reversed(self._history):
+            for from_ms, rules in reversed(self._history):
                 for one in rules[kind]:
                     limit = one.limit(one.tags(user, client_id))
-                    if limit is not None and limit.enforcement != "observe" and user not in settings.exempt:
+                    if limit is not None and limit.enforcement != "observe":
                         found.append(limit)
                 if from_ms <= since_ms:
                     break

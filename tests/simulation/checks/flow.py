@@ -150,9 +150,3 @@ class Flow:
         """Return by how many bytes the bucket is over its limit now, at least 0."""
         self.advance(now_ms)
         return max(0.0, -self.credit - self.tolerance) if self.is_known else 0.0
-
-    def debt_ms(self, now_ms: float) -> float:
-        """Return an upper bound of the time until the bucket owes nothing."""
-        self.advance(now_ms)
-        worst = self.burst - self.credit + self.largest
-        return worst * 1_000 / self.limit.rate

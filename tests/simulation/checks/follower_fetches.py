@@ -8,6 +8,7 @@ follower may have one with the proxy, in which an answer contains only what the 
 
 from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
+from tests.simulation.checks.disturbance import SMALL_MEMORY
 from tests.simulation.checks.replication import FollowerCheck, Key, asked_of, is_of_follower, told_by
 from tests.simulation.wire import records
 from tests.simulation.wire.common import WireError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 # A fetch is held for half a second. A process may stand still for five.
 _HELD_MS: Final = 1_500.0
 _PAUSED_MS: Final = 6_500.0
-_PLENTY_OF_MEMORY: Final = 64 << 20
 # The leader is asked for no more of a partition of which nothing is known.
 _FIRST_LOOK_BYTES: Final = 64 * 1024
 # A follower asks for no more of a partition (replica.fetch.max.bytes).
@@ -232,7 +232,7 @@ class FollowerFetches(FollowerCheck):
         """Look at the fetches in hand twice a second."""
         now_ms = self.world.clock.now_ms
         settings = self.world.settings
-        if settings.has_queue or settings.max_buffered < _PLENTY_OF_MEMORY or self.ledger.is_stopping:
+        if settings.has_queue or settings.max_buffered < SMALL_MEMORY or self.ledger.is_stopping:
             return
         for link in self._links.values():
             self._look(link, now_ms)

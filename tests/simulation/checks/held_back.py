@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
-from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, Limit, Rules, Tags
+from tests.simulation.checks.disturbance import MANY_BUCKETS
+from tests.simulation.checks.entities import FETCH, KIND_OF, KINDS, PRODUCE, Limit, Rules, Tags
 from tests.simulation.checks.settings import SETTLE_MS
 from tests.simulation.clients.profiles import HARM
 from tests.simulation.wire import fetch
@@ -33,8 +34,6 @@ _LONGEST_DELAY_MS: Final = 25_000.0
 _LONGEST_WAY_MS: Final = 2_000.0  # until the proxy hears that a client has gone
 # A client that leaves may be charged until its broker answers. Nobody is told for how long the bucket then waits.
 _ABANDONED_MS: Final = 120_000.0
-_KIND_OF: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
-_MANY_BUCKETS: Final = 100
 _OF_REQUESTS: Final = tuple(kind for kind in KINDS if kind not in (PRODUCE, FETCH))
 
 
@@ -130,7 +129,7 @@ class HeldBack(Check):
     # -- what passes --
 
     def _limit(self, exchange: "Exchange", node_id: int) -> tuple[_Key, Limit] | None:
-        kind = _KIND_OF.get(exchange.api_key)
+        kind = KIND_OF.get(exchange.api_key)
         if kind is None or not self._rules:
             return None
         tags = self._rules[kind].tags(exchange.entity.user, exchange.entity.client_id)
@@ -150,7 +149,7 @@ class HeldBack(Check):
         if has_client:
             self._since_ms.pop(exchange.correlation_id, None)
             is_unsure = not self._is_known or self.world.clock.now_ms < self._settled_ms
-            if exchange.expects_response and exchange.api_key in _KIND_OF and is_unsure:
+            if exchange.expects_response and exchange.api_key in KIND_OF and is_unsure:
                 self._unsure[exchange.correlation_id] = None
         found = self._limit(exchange, exchange.forwarded_to)
         if found is None:
@@ -278,7 +277,7 @@ class HeldBack(Check):
         settings = self.world.settings
         # Whoever waits in a queue that is switched off leaves it one by one.
         had_queue = settings.has_queue or self.world.scenario.fired.get("queue switched", 0) > 0
-        return self._is_known and not had_queue and settings.max_buckets >= _MANY_BUCKETS
+        return self._is_known and not had_queue and settings.max_buckets >= MANY_BUCKETS
 
     @property
     def _windows_ms(self) -> float:
@@ -389,7 +388,7 @@ class HeldBack(Check):
         last = connection.last
         if getattr(self.world.scenario.actors.get(exchange.client), "manner", "") == HARM:
             return True  # it has no claim to be served soon
-        if exchange.sent_ms < 0 or exchange.passed_ms >= 0 or exchange.api_key not in _KIND_OF:
+        if exchange.sent_ms < 0 or exchange.passed_ms >= 0 or exchange.api_key not in KIND_OF:
             return True
         if last is None or last.forwarded_to is None or (connection.unread and self._may_drain):
             return True
@@ -401,7 +400,7 @@ class HeldBack(Check):
         found = self._limit(exchange, last.forwarded_to)
         if found is None:
             limits = self._limits((PRODUCE, FETCH), exchange)
-            return bool(limits) or any(one.api_key not in _KIND_OF for one in connection.unread.values())
+            return bool(limits) or any(one.api_key not in KIND_OF for one in connection.unread.values())
         if connection.unread:
             return True
         key, limit = found

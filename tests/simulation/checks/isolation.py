@@ -7,7 +7,7 @@ changes in the file.
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks.check import Check
-from tests.simulation.checks.disturbance import Disturbances
+from tests.simulation.checks.disturbance import SMALL_MEMORY, Disturbances
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Entity, Exchange
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 # For how long a fault may still be the cause: brokers come back, and time-outs pass.
 _AFTERMATH_MS: Final = 60_000.0
-_SMALL_MEMORY: Final = 64 << 20
 # Time limits may end a connection somewhat early.
 _EARLY: Final = 0.7
 
@@ -115,7 +114,7 @@ class Isolation(Check):
         is_old = settings.age_ms is not None and now_ms - one.opened_ms >= _EARLY * settings.age_ms
         quiet_ms = max(one.quiet_ms, now_ms - one.active_ms)
         was_idle = settings.idle_ms is not None and quiet_ms >= _EARLY * settings.idle_ms
-        if is_old or was_idle or self._had_limits or settings.max_buffered < _SMALL_MEMORY:
+        if is_old or was_idle or self._had_limits or settings.max_buffered < SMALL_MEMORY:
             return
         if not self._disturbances.is_well_behaved(client):
             return

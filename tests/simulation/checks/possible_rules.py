@@ -15,12 +15,12 @@ class PossibleRules:
     A client has a bucket here only if it has the same one in each set. The bucket's limit is the largest of all sets.
     """
 
-    __slots__ = ("_limits", "_sets", "_settings")
+    __slots__ = ("_buckets", "_limits", "_sets")
 
     def __init__(self, sets: Iterable[Quotas], kind: str, settings: Settings) -> None:
-        self._settings = settings
         self._sets: Sequence[Rules] = [Rules(quotas, kind, settings) for quotas in sets]
         self._limits: dict[Tags, Limit | None] = {}
+        self._buckets: dict[tuple[str, str], tuple[Tags, Limit | None]] = {}
 
     def limit(self, tags: Tags) -> Limit | None:
         """Return the largest limit of a bucket. None: in one of the sets it has none, or one that is not enforced."""
@@ -41,6 +41,9 @@ class PossibleRules:
 
     def bucket(self, user: str, client_id: str) -> tuple[Tags, Limit | None]:
         """Return the tags of a client's bucket, and its limit if one is enforced whichever set is in force."""
-        tags = {rules.tags(user, client_id): None for rules in self._sets}
-        first = next(iter(tags), _NOWHERE)
-        return first, None if len(tags) != 1 or user in self._settings.exempt else self.limit(first)
+        found = self._buckets.get((user, client_id))
+        if found is None:
+            tags = {rules.tags(user, client_id): None for rules in self._sets}
+            first = next(iter(tags), _NOWHERE)
+            found = self._buckets[user, client_id] = first, self.limit(first) if len(tags) == 1 else None
+        return found

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
-from tests.simulation.checks.disturbance import Disturbances
+from tests.simulation.checks.disturbance import MANY_BUCKETS, SMALL_MEMORY, Disturbances
 from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, Limit, Tags
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS
@@ -33,8 +33,6 @@ _QUIET_SHARE: Final = 0.5
 _CALM_MS: Final = 1_000.0
 # Nobody knows for how long the debt of before lasts once the rules have changed.
 _CHANGED_MS: Final = 180_000.0
-_MANY_BUCKETS: Final = 100
-_PLENTY_OF_MEMORY: Final = 64 << 20
 # How long a broker with data takes to answer, before it is known, and at most.
 _FIRST_ANSWER_MS: Final = 20.0
 _LONGEST_ANSWER_MS: Final = 5_000.0
@@ -116,7 +114,7 @@ class QuietClients(Check):
     def _bucket(self, entity: "Entity", node_id: int | None) -> tuple[tuple[int, Tags], Limit] | None:
         """Return the key of an entity's bucket, and its limit. None: there is none, or it is not known."""
         settings = self.world.settings
-        if node_id is None or not self._is_known or self.ledger.is_stopping or settings.max_buckets < _MANY_BUCKETS:
+        if node_id is None or not self._is_known or self.ledger.is_stopping or settings.max_buckets < MANY_BUCKETS:
             return None
         tags, limit = self._rules.bucket(entity.user, entity.client_id)
         return None if limit is None else ((node_id, tags), limit)
@@ -227,7 +225,7 @@ class QuietClients(Check):
     def _has_other_reason(self, exchange: "Exchange") -> bool:
         """Return whether something but the bucket may slow a client: the fair call queue, or a limit on requests."""
         settings, scenario = self.world.settings, self.world.scenario
-        if settings.has_queue or scenario.fired.get("queue switched", 0) or settings.max_buffered < _PLENTY_OF_MEMORY:
+        if settings.has_queue or scenario.fired.get("queue switched", 0) or settings.max_buffered < SMALL_MEMORY:
             return True
         if any(getattr(actor, "manner", "") == HARM for actor in scenario.actors.values()):
             return True  # its long polls may be taken for fetches that the broker has data for

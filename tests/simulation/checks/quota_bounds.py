@@ -14,7 +14,7 @@ from tests.simulation.checks import frames
 from tests.simulation.checks.broker_names import may_have_two_buckets
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.disturbance import HARMLESS
-from tests.simulation.checks.entities import FETCH, PRODUCE, Limit, Tags
+from tests.simulation.checks.entities import FETCH, KIND_OF, PRODUCE, Limit, Tags
 from tests.simulation.checks.flow import Flow
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS, Settings
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _KINDS: Final = (PRODUCE, FETCH)
-_KIND_OF: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
 # A fetch may always ask for what its quota gives in this time.
 _LEAST_FETCH_MS: Final = 50
 # At the limit, a connection may ask for what its share of the quota gives in this time, to get more than one batch.
@@ -85,7 +84,6 @@ class QuotaBounds(Check):
         super().__init__(world)
         self._settings: Settings = world.settings
         self._rules = {kind: PossibleRules(((),), kind, self._settings) for kind in _KINDS}
-        self._resolved: dict[tuple[str, str, str], tuple[Tags, Limit | None]] = {}
         # The rules of before, each until when it may hold.
         self._rules_before: list[tuple[float, dict[str, PossibleRules]]] = []
         self._has_rules = False
@@ -106,11 +104,7 @@ class QuotaBounds(Check):
 
     def limit_of(self, kind: str, entity: "Entity") -> tuple[Tags, Limit | None]:
         """Return the tags of an entity's bucket, and its limit if one is enforced."""
-        found = self._resolved.get((kind, entity.user, entity.client_id))
-        if found is None:
-            found = self._rules[kind].bucket(entity.user, entity.client_id)
-            self._resolved[kind, entity.user, entity.client_id] = found
-        return found
+        return self._rules[kind].bucket(entity.user, entity.client_id)
 
     def _may_have_other_bucket(self, kind: str, entity: "Entity", tags: Tags) -> bool:
         """Return whether a client may be charged to another bucket, or to none, as by the rules of before."""
@@ -125,14 +119,6 @@ class QuotaBounds(Check):
                 return True
         return False
 
-    def flow_of(self, exchange: "Exchange") -> Flow | None:
-        """Return the oracle of the bucket that an exchange waits for, or None."""
-        kind = _KIND_OF.get(exchange.api_key)
-        node_id = exchange.broker if exchange.forwarded_to is None else exchange.forwarded_to
-        if kind is None or node_id is None or exchange.is_inter_broker:
-            return None
-        return self.flows.get(BucketKey(node_id, kind, self.limit_of(kind, exchange.entity)[0]))
-
     def rules_changed(self, *possible: Quotas) -> None:
         """Apply new limits to all buckets."""
         before, settings = self._settings, self.world.settings
@@ -142,7 +128,6 @@ class QuotaBounds(Check):
             self._rules_before.append((now_ms + SETTLE_MS, self._rules))
         self._has_rules = True
         self._rules = {kind: PossibleRules(possible, kind, settings) for kind in _KINDS}
-        self._resolved.clear()
         for key in list(self.flows):
             limit, flow = self._rules[key.kind].limit(key.tags), self.flows[key]
             if limit == flow.limit and settings == before:
@@ -185,7 +170,7 @@ class QuotaBounds(Check):
         is_first = connection not in self._dialled
         if is_first:
             self._dialled.add(connection)
-        kind = _KIND_OF.get(exchange.api_key)
+        kind = KIND_OF.get(exchange.api_key)
         if kind is None or exchange.is_inter_broker or exchange.forwarded_to is None:
             return
         tags, limit = self.limit_of(kind, exchange.entity)

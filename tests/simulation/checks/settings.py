@@ -18,11 +18,8 @@ class Settings:
         burst_ms: What an idle client saves up under paced shaping, in ms of its quota.
         max_throttle_ms: The longest wait that one response announces. None: no bound.
         window_num, window_ms: Kafka's ``quota.window.num`` and ``quota.window.size.seconds``.
-        exempt: The users in ``principals.exempt``.
         max_buckets: The most buckets of one kind at one broker. Beyond it clients share buckets.
         max_buffered: The most bytes that the proxy holds.
-        max_frame_bytes: The largest request.
-        login_ms: ``login_timeout``.
         idle_ms: ``idle_timeout``. None: no bound.
         age_ms: ``max_connection_age``. None: no bound.
         limits_connections: Whether a limit on the number or the rate of connections is set.
@@ -30,12 +27,10 @@ class Settings:
         max_connections, max_connections_per_host: The most open connections of a listener. None: no limit.
         max_creation_rate: ``max_connection_creation_rate`` of each listener. None: no limit.
         has_proxy_header: Whether connections begin with a PROXY protocol header.
-        dial_ms: After this time a connection to a broker has failed.
         has_queue: Whether the fair call queue is on.
         max_in_flight: How many requests may be at a broker; None without a queue, or if it is adaptive.
         queue_capacity: The places of the fair call queue, if the file says how many.
         queues_users: Whether those who take turns in the fair call queue are the users, whatever their client-ids.
-        queue_wait_ms: How long a request may wait in the fair call queue before it is refused or forwarded.
         hides_addresses: Whether the proxy replaces the addresses of brokers in responses.
         administers_quotas: Whether the proxy itself answers requests about client quotas.
         replication: The section ``replication``. None: followers are not throttled.
@@ -47,11 +42,8 @@ class Settings:
     max_throttle_ms: float | None = 25_000.0
     window_num: int = 11
     window_ms: float = 1_000.0
-    exempt: frozenset[str] = frozenset()
     max_buckets: int = 10_000
     max_buffered: int = 512 << 20
-    max_frame_bytes: int = 100 << 20
-    login_ms: float = 30_000.0
     idle_ms: float | None = None
     age_ms: float | None = None
     limits_connections: bool = False
@@ -60,12 +52,10 @@ class Settings:
     max_connections_per_host: int | None = None
     max_creation_rate: float | None = None
     has_proxy_header: bool = False
-    dial_ms: float = 10_000.0
     has_queue: bool = False
     max_in_flight: int | None = None
     queue_capacity: int | None = None
     queues_users: bool = False
-    queue_wait_ms: float = 60_000.0
     hides_addresses: bool = True
     administers_quotas: bool = False
     replication: Mapping[str, Any] | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from tests.simulation.checks import frames
 from tests.simulation.checks.broker_names import may_have_two_buckets
 from tests.simulation.checks.check import Check, Quotas
-from tests.simulation.checks.entities import FETCH, OF_REQUESTS, PRODUCE, Limit, Tags
+from tests.simulation.checks.entities import FETCH, KIND_OF, OF_REQUESTS, PRODUCE, Limit, Tags
 from tests.simulation.checks.kafka_rate import KafkaRate
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS, Settings
@@ -29,7 +29,6 @@ _FORGOTTEN_MS: Final = 180_000.0
 # For how long a client may be late that was told to fetch again, with latency.
 _KEPT_MS: Final = 4_000.0
 _LONGEST_FETCH_MS: Final = 60_000.0
-_KIND_OF: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
 
 
 class _Key(NamedTuple):
@@ -199,12 +198,12 @@ class ThrottleAmounts(Check):
             self._is_exact = False
 
     def _waiting_with(self, exchange: "Exchange") -> dict[int, float] | None:
-        if exchange.api_key not in _KIND_OF or not self._rules:
+        if exchange.api_key not in KIND_OF or not self._rules:
             return None
         return self._waiting.setdefault(self._line_of(exchange), {})
 
     def _line_of(self, exchange: "Exchange") -> tuple[str, Tags]:
-        kind, entity = _KIND_OF[exchange.api_key], exchange.entity
+        kind, entity = KIND_OF[exchange.api_key], exchange.entity
         return kind, self._rules[kind].bucket(entity.user, entity.client_id)[0]
 
     def _keep_place(self, exchange: "Exchange", for_ms: float) -> None:
@@ -232,14 +231,14 @@ class ThrottleAmounts(Check):
 
     def answered(self, exchange: "Exchange") -> None:
         """What was fetched may be charged from now on. What was produced is not charged before now."""
-        if exchange.api_key in _KIND_OF and exchange.api_key != frames.PRODUCE and exchange.response_of_broker:
+        if exchange.api_key in KIND_OF and exchange.api_key != frames.PRODUCE and exchange.response_of_broker:
             self._fetches.pop(exchange.correlation_id, None)
             self._charge(exchange, len(exchange.response_of_broker) - 4)
         elif exchange.correlation_id in self._own:
             self._own[exchange.correlation_id][1].from_ms = self.world.clock.now_ms
 
     def _charge(self, exchange: "Exchange", amount: int) -> None:
-        kind = _KIND_OF[exchange.api_key]
+        kind = KIND_OF[exchange.api_key]
         if exchange.is_inter_broker or exchange.forwarded_to is None or not self._rules:
             return
         if may_have_two_buckets(self.world):

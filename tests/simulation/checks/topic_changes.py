@@ -5,15 +5,15 @@ Newer requests are refused below zero, and older ones wait. So no request of eit
 exception is a newer one that would change nothing: Kafka finds the error in it before it looks at the quota.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import inf
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tests.simulation.checks.broker_names import may_have_two_buckets
 from tests.simulation.checks.buckets import BucketCheck
 from tests.simulation.checks.flow import Flow
-from tests.simulation.checks.topic_errors import PARSERS, error_of
-from tests.simulation.wire import create_partitions, delete_topics
+from tests.simulation.wire import create_partitions, create_topics, delete_topics
 
 if TYPE_CHECKING:
     from tests.simulation.checks.entities import Limit
@@ -28,6 +28,19 @@ _FREE_FROM: Final = {
     create_partitions.API_KEY: create_partitions.FIRST_REFUSAL,
     delete_topics.API_KEY: delete_topics.FIRST_REFUSAL,
 }
+
+# By the keys of the APIs that change topics.
+PARSERS: Final[dict[int, Callable[[bytes, int], Any]]] = {
+    create_topics.API_KEY: create_topics.parse_response,
+    delete_topics.API_KEY: delete_topics.parse_response,
+    create_partitions.API_KEY: create_partitions.parse_response,
+}
+
+
+def error_of(exchange: "Exchange", frame: bytes) -> int | None:
+    """Return the error of the topic in a response; None if the response is not about one topic."""
+    topics = PARSERS[exchange.api_key](frame, exchange.api_version).topics
+    return int(topics[0].error_code) if len(topics) == 1 else None
 
 
 class _Change:

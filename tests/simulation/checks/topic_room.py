@@ -11,7 +11,7 @@ from tests.simulation.checks import frames
 from tests.simulation.checks.buckets import BucketCheck
 from tests.simulation.checks.check import Quotas
 from tests.simulation.checks.entities import FETCH, OF_REQUESTS, PRODUCE, Tags
-from tests.simulation.checks.topic_errors import PARSERS, error_of
+from tests.simulation.checks.topic_changes import PARSERS, error_of
 
 if TYPE_CHECKING:
     from tests.simulation.checks.entities import Limit
@@ -26,9 +26,6 @@ _ROUNDING: Final = 0.01
 # it, and how much longer if it stands still.
 _ENDS_MS: Final = 1_500.0
 _LONGEST_PAUSE_MS: Final = 5_000.0  # see faults/of_proxy.py
-_CREATE_TOPICS: Final = 19
-_DELETE_TOPICS: Final = 20
-_CREATE_PARTITIONS: Final = 37
 _THROTTLING_QUOTA_EXCEEDED: Final = 89
 # After these the broker may have made the change: no error, and those of Kafka that say nothing.
 _PERHAPS_DONE: Final = frozenset((0, -1, 7, 13))
@@ -123,7 +120,7 @@ class TopicRoom(BucketCheck):
         if exchange.api_key not in PARSERS or not hasattr(exchange.detail, "topic") or not self._is_known:
             return None
         tags, limit = self.limit_of(exchange.entity)
-        if limit is None or not self._rules:
+        if limit is None:
             return None
         # Beyond the most buckets, clients share one.
         seen = self._tags_seen.setdefault(0, set())
@@ -134,9 +131,9 @@ class TopicRoom(BucketCheck):
         """Return the most partitions that the proxy may charge for a request, by what the cluster has now."""
         topic = self.world.scenario.cluster.topics.get(exchange.detail.topic)
         has, wants = 0 if topic is None else len(topic.partitions), exchange.detail.partitions
-        if exchange.api_key == _DELETE_TOPICS:
+        if exchange.api_key == frames.DELETE_TOPICS:
             return max(1, has)
-        return max(1, int(wants) - (has if exchange.api_key == _CREATE_PARTITIONS else 0))
+        return max(1, int(wants) - (has if exchange.api_key == frames.CREATE_PARTITIONS else 0))
 
     def sent(self, exchange: "Exchange") -> None:
         """It may be charged from now on."""
@@ -204,7 +201,7 @@ class TopicRoom(BucketCheck):
                 continue
             change.gone_ms = self.world.clock.now_ms
             # It may be on its way to the broker, or the proxy may have asked the broker about its topic.
-            if not change.is_forwarded and (has_broker or exchange.api_key != _CREATE_TOPICS):
+            if not change.is_forwarded and (has_broker or exchange.api_key != frames.CREATE_TOPICS):
                 self._charge(correlation_id)
 
     def _charge(self, correlation_id: int) -> None:

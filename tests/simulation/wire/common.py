@@ -3,10 +3,12 @@
 A frame is a message with its size in front. Each parser takes a whole frame and refuses a byte too many or too few.
 """
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - the name is in lower case in the standard library
 from typing import Final, NamedTuple
+
+from kio.index import KioIndexError, load_request_schema
 
 
 class WireError(ValueError):
@@ -18,14 +20,6 @@ DAMAGES: Final = (StructError, IndexError, UnicodeDecodeError)
 
 NO_TOPIC_ID: Final = bytes(16)
 
-_NEVER: Final = 1 << 15
-# The first flexible version of each API. "flexibleVersions" in Apache Kafka's message files.
-_FIRST_FLEXIBLE: Final = {
-    0: 9, 1: 12, 2: 6, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 15: 5, 16: 3, 17: _NEVER, 18: 3, 19: 5,
-    20: 4, 21: 2, 22: 2, 23: 4, 24: 3, 25: 3, 26: 3, 27: 1, 28: 3, 29: 2, 30: 2, 31: 2, 32: 4, 33: 2, 34: 2, 35: 2,
-    36: 2, 37: 2, 38: 2, 39: 2, 40: 2, 41: 2, 42: 2, 43: 2, 44: 1, 47: _NEVER, 48: 1, 49: 1, 53: 1, 54: 1,
-}  # fmt: skip
-
 _I16: Final = Struct(">h")
 _I32: Final = Struct(">i")
 _SIZE_AND_HEADER: Final = Struct(">ihhih")
@@ -36,9 +30,13 @@ get_i16: Final = _I16.unpack_from
 get_i32: Final = _I32.unpack_from
 
 
+@cache
 def is_flexible(api_key: int, version: int) -> bool:
-    """Return whether a version of an API has compact types and tagged fields."""
-    return version >= _FIRST_FLEXIBLE.get(api_key, 0)
+    """Return whether a version of an API has compact types and tagged fields. One that nobody knows has."""
+    try:
+        return bool(load_request_schema(api_key, version).__flexible__)
+    except KioIndexError:
+        return version > 0
 
 
 # -- primitive types, written --
@@ -191,12 +189,12 @@ def framed(parts: list[bytes]) -> bytes:
 def request_header(api_key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """Return the header of a request, without the size before it."""
     header = _HEADER.pack(api_key, version, correlation_id) + nullable_string(client_id)
-    return header + b"\0" if version >= _FIRST_FLEXIBLE.get(api_key, 0) else header
+    return header + b"\0" if is_flexible(api_key, version) else header
 
 
 def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
     """Return the header of a response, without the size before it. That of ApiVersions never has tagged fields."""
-    if version >= _FIRST_FLEXIBLE.get(api_key, 0) and api_key != 18:
+    if is_flexible(api_key, version) and api_key != 18:
         return pack_i32(correlation_id) + b"\0"
     return pack_i32(correlation_id)
 
@@ -214,7 +212,7 @@ def parse_header(frame: bytes) -> RequestHeader:
             client_id, at = None if length else "", 14
         else:
             raise WireError(f"a client-id of {length} bytes")
-        if version >= _FIRST_FLEXIBLE.get(api_key, 0):
+        if is_flexible(api_key, version):
             at = at + 1 if not frame[at] else read_tagged_fields(frame, at)[1]
     except DAMAGES as error:
         raise WireError(f"no header of a request: {frame[:40]!r}") from error
@@ -234,7 +232,7 @@ def open_response(frame: bytes, api_key: int, version: int) -> tuple[int, int]:
         (correlation_id,) = get_i32(frame, 4)
         if size != len(frame) - 4:
             raise WireError(f"a frame of {len(frame)} bytes says that {size} follow its size")
-        if version >= _FIRST_FLEXIBLE.get(api_key, 0) and api_key != 18:
+        if is_flexible(api_key, version) and api_key != 18:
             return correlation_id, 9 if not frame[8] else read_tagged_fields(frame, 8)[1]
     except DAMAGES as error:
         raise WireError(f"no header of a response: {frame[:40]!r}") from error
