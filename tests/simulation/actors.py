@@ -1,6 +1,7 @@
 """Makes the actors of a world by their kinds."""
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -103,7 +104,9 @@ def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
     )
 
 
-def _of_user(scenario: "Scenario", name: str, random: Random, user: str, load: Load) -> Producer:
+def _of_user(
+    scenario: "Scenario", name: str, random: Random, load: Load, user: str = configuration.USERS[0]
+) -> Producer:
     setting = _setting(scenario, name, random)._replace(habits=HEALTHY)
     if setting.login is not None:
         login = Login(user, configuration.PASSWORD)
@@ -111,17 +114,9 @@ def _of_user(scenario: "Scenario", name: str, random: Random, user: str, load: L
     return Producer(scenario.world, setting, [random.choice(configuration.TOPICS)], load)
 
 
-def _steady_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
-    return _of_user(scenario, name, random, configuration.USERS[0], Load((500,), 1_000.0, 1, 60))
-
-
-def _late_burst_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
-    return _of_user(scenario, name, random, configuration.USERS[0], Load((500,), 40_000.0, 20, 20, _BURST_AFTER_MS))
-
-
 def _burst_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
     load = Load((500,), 20_000.0, random.choice((30, 40)), 80, _BURST_AFTER_MS)
-    return _of_user(scenario, name, random, configuration.USERS[1], load)
+    return _of_user(scenario, name, random, load, configuration.USERS[1])
 
 
 def _halting_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
@@ -167,26 +162,18 @@ def _trickle_producer(scenario: "Scenario", name: str, random: Random) -> Produc
     return Producer(scenario.world, setting, [configuration.TOPICS[1]], load)
 
 
-def _group_member(scenario: "Scenario", name: str, random: Random) -> GroupMember:
-    return GroupMember(
-        scenario.world,
-        _setting(scenario, name, random),
-        [random.choice(configuration.TOPICS)],
-        "group",
-        pause_ms=random.choice((10.0, 100.0, 1_000.0)),
-    )
+def _member(
+    scenario: "Scenario", name: str, random: Random, kind: type[GroupMember | ShareMember]
+) -> GroupMember | ShareMember:
+    setting, topics = _setting(scenario, name, random), [random.choice(configuration.TOPICS)]
+    group = "share" if kind is ShareMember else "group"
+    return kind(scenario.world, setting, topics, group, pause_ms=random.choice((10.0, 100.0, 1_000.0)))
 
 
-def _share_member(scenario: "Scenario", name: str, random: Random) -> ShareMember | Consumer:
+def _share_member(scenario: "Scenario", name: str, random: Random) -> Actor:
     if scenario.setup.broker_version:  # older brokers have no share groups
         return _consumer(scenario, name, random)
-    return ShareMember(
-        scenario.world,
-        _setting(scenario, name, random),
-        [random.choice(configuration.TOPICS)],
-        "share",
-        pause_ms=random.choice((10.0, 100.0, 1_000.0)),
-    )
+    return _member(scenario, name, random, ShareMember)
 
 
 def _topic_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
@@ -259,15 +246,15 @@ def _crowd(scenario: "Scenario", name: str, random: Random) -> Crowd:
 
 KINDS: Final[dict[str, Callable[["Scenario", str, Random], Actor]]] = {
     "producer": _producer,
-    "steady producer": _steady_producer,
+    "steady producer": partial(_of_user, load=Load((500,), 1_000.0, 1, 60)),
     "halting producer": _halting_producer,
-    "late burst producer": _late_burst_producer,
+    "late burst producer": partial(_of_user, load=Load((500,), 40_000.0, 20, 20, _BURST_AFTER_MS)),
     "burst producer": _burst_producer,
     "consumer": _consumer,
     "idle consumer": _idle_consumer,
     "lone consumer": _lone_consumer,
     "trickle producer": _trickle_producer,
-    "group member": _group_member,
+    "group member": partial(_member, kind=GroupMember),
     "share member": _share_member,
     "topic admin": _topic_admin,
     "quota admin": _quota_admin,
@@ -276,7 +263,7 @@ KINDS: Final[dict[str, Callable[["Scenario", str, Random], Actor]]] = {
     "crowd": _crowd,
     "adversary": _adversary,
 }
-# How often a kind is drawn.
+# How often a kind is drawn where no theme wants it.
 WEIGHTS: Final[dict[str, int]] = {
     "producer": 12,
     "consumer": 9,
@@ -286,13 +273,4 @@ WEIGHTS: Final[dict[str, int]] = {
     "quota admin": 4,
     "stranger": 1,
     "impostor": 1,
-    "adversary": 0,
-    "crowd": 0,  # it takes many steps, so it comes where a theme wants it
-    "halting producer": 0,
-    "steady producer": 0,
-    "late burst producer": 0,
-    "burst producer": 0,
-    "idle consumer": 0,
-    "lone consumer": 0,
-    "trickle producer": 0,
 }

@@ -11,6 +11,7 @@ from tests.simulation.clients.profiles import BROKEN, DEAF, STALLING, Habits
 from tests.simulation.plan import derived_random
 
 _CONNECTION_LIMITS: Final = ("max_connections", "max_connections_per_ip", "max_connection_creation_rate")
+_TIMES: Final = ("login_timeout", "max_connection_age", "idle_timeout")
 Settings = dict[str, Any]
 # A function that changes the drawn settings. Its last argument is the folder for the proxy's files.
 Change = Callable[[Random, Settings, str], None]
@@ -36,7 +37,6 @@ class Theme(NamedTuple):
         late_share: How often one of several brokers is down at first, and the proxy is killed meanwhile.
         brokers: How many brokers there may be.
         broker_version: The version of the brokers; None if it is drawn.
-        replication: The number of replicas; None if it is drawn.
         disk_ms: The range of the time that an append takes at each broker.
         latency_ms: The range of the time that a segment takes each way; empty if the network is fast.
         every_ms: The times between the bursts of producers; empty if they are drawn.
@@ -115,13 +115,16 @@ def _with_limits(*names: str, is_alone: bool = True) -> Change:
     return change
 
 
+def _free(settings: Settings, *names: str, of_listeners: tuple[str, ...] = ()) -> None:
+    """Remove settings, and some of each listener."""
+    for section, gone in ((settings, names), *((listener, of_listeners) for listener in settings["listeners"])):
+        for name in gone:
+            section.pop(name, None)
+
+
 def _topics(random: Random, settings: Settings, folder: str) -> None:
     _with_limits("controller_mutation_rate")(random, settings, folder)
-    for name in ("max_buckets", "fair_call_queue"):
-        settings.pop(name, None)
-    for listener in settings["listeners"]:
-        for limit in _CONNECTION_LIMITS:
-            listener.pop(limit, None)
+    _free(settings, "max_buckets", "fair_call_queue", of_listeners=_CONNECTION_LIMITS)
     if random.random() < 0.7:  # one bucket for all, also for those without a client-id
         settings["quotas"][0]["user"] = settings["quotas"][0].pop("client-id")
 
@@ -164,15 +167,13 @@ def _queue(random: Random, settings: Settings, folder: str) -> None:
 def _levels(random: Random, settings: Settings, folder: str) -> None:
     _unlimited(random, settings, folder)
     settings["fair_call_queue"] = {"max_in_flight": 1}
-    for listener in settings["listeners"]:
-        listener.pop("max_connection_age", None)
+    _free(settings, of_listeners=("max_connection_age",))
 
 
 def _refusing_queue(random: Random, settings: Settings, folder: str) -> None:
     """So little fits into the queue that requests are refused, and nothing but the queue makes them wait."""
     _unlimited(random, settings, folder)
-    for listener in settings["listeners"]:
-        listener.pop("login_timeout", None)  # each way takes long
+    _free(settings, of_listeners=("login_timeout",))  # each way takes long
     settings["fair_call_queue"] = {
         "max_in_flight": 1, "callqueue.capacity": 1, "scheduler.priority.levels": 1, "backoff.enable": True,
     }  # fmt: skip
@@ -226,20 +227,16 @@ def _aged_soon(random: Random, settings: Settings, folder: str) -> None:
 
 def _unlimited(random: Random, settings: Settings, folder: str) -> None:
     settings["quotas"] = []
-    settings.pop("fair_call_queue", None)
-    for listener in settings["listeners"]:
-        for limit in (*_CONNECTION_LIMITS, "idle_timeout"):
-            listener.pop(limit, None)
+    _free(settings, "fair_call_queue", of_listeners=(*_CONNECTION_LIMITS, "idle_timeout"))
 
 
 def _open(random: Random, settings: Settings, folder: str) -> None:
     _unlimited(random, settings, folder)
-    for listener in settings["listeners"]:
-        listener.pop("max_connection_age", None)
+    _free(settings, of_listeners=("max_connection_age",))
 
 
 def _counted(random: Random, settings: Settings, folder: str) -> None:
-    limit = random.choice(("max_connections", "max_connections_per_ip", "max_connection_creation_rate"))
+    limit = random.choice(_CONNECTION_LIMITS)
     number = random.choice((2, 4))
     for listener in settings["listeners"]:
         if not listener.get("inter_broker"):
@@ -250,11 +247,7 @@ def _counted(random: Random, settings: Settings, folder: str) -> None:
 
 def _attacked(random: Random, settings: Settings, folder: str) -> None:
     """Nothing but the quotas holds back who means harm."""
-    for name in ("fair_call_queue", "max_buckets", "max_buffered"):
-        settings.pop(name, None)
-    for listener in settings["listeners"]:
-        for limit in (*_CONNECTION_LIMITS, "login_timeout", "max_connection_age", "idle_timeout"):
-            listener.pop(limit, None)
+    _free(settings, "fair_call_queue", "max_buckets", "max_buffered", of_listeners=(*_TIMES, *_CONNECTION_LIMITS))
     kinds = ["producer_byte_rate", "consumer_byte_rate"]
     if random.random() < 0.5:
         kinds.append("request_rate")
@@ -271,12 +264,8 @@ def _small_memory(random: Random, settings: Settings, folder: str) -> None:
 
 def _ample(random: Random, settings: Settings, folder: str) -> None:
     """Whoever is idle is far from its limit, and whoever has much to read has a low one of its own."""
-    settings.pop("fair_call_queue", None)
-    settings.pop("max_buckets", None)
+    _free(settings, "fair_call_queue", "max_buckets", of_listeners=(*_TIMES[:2], *_CONNECTION_LIMITS))
     settings["max_buffered"] = "512MiB"
-    for listener in settings["listeners"]:
-        for limit in (*_CONNECTION_LIMITS, "login_timeout", "max_connection_age"):
-            listener.pop(limit, None)
     settings["quotas"] = [
         {"client-id": "<default>", "consumer_byte_rate": random.choice((61_440, 1_048_576))},
         {"client-id": "etl", "consumer_byte_rate": random.choice((8_192, 20_480, 61_440))},

@@ -4,7 +4,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from tests.simulation import configuration
-from tests.simulation.faults.kinds import kind
+from tests.simulation.faults.kinds import end_later, kind
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.broker import Broker
@@ -110,12 +110,7 @@ def _slow_broker_disk(scenario: "Scenario", random: Random) -> bool:
     broker = _a_broker(scenario, random)
     broker.disk_ms = random.choice(((20.0, 200.0), (500.0, 4_000.0)))
     scenario.tell(f"the disk of broker {broker.node_id} takes {broker.disk_ms} ms")
-
-    def heal() -> None:
-        broker.disk_ms = (0.0, 0.0)
-
-    scenario.world.call_later(random.choice((3_000.0, 15_000.0)), heal)
-    return True
+    return end_later(scenario, random, (3_000.0, 15_000.0), broker, "disk_ms", (0.0, 0.0))
 
 
 @kind
@@ -124,12 +119,7 @@ def _broker_refuses(scenario: "Scenario", random: Random) -> bool:
     broker = _a_broker(scenario, random)
     broker.refusal_share = random.choice((0.1, 0.6))
     scenario.tell(f"broker {broker.node_id} refuses {broker.refusal_share:.0%} of its Produce requests")
-
-    def heal() -> None:
-        broker.refusal_share = 0.0
-
-    scenario.world.call_later(random.choice((1_000.0, 8_000.0)), heal)
-    return True
+    return end_later(scenario, random, (1_000.0, 8_000.0), broker, "refusal_share", 0.0)
 
 
 @kind
@@ -138,12 +128,7 @@ def _broker_throttles(scenario: "Scenario", random: Random) -> bool:
     broker = _a_broker(scenario, random)
     broker.throttle_share = random.choice((0.1, 0.8))
     scenario.tell(f"broker {broker.node_id} throttles {broker.throttle_share:.0%} of its responses")
-
-    def heal() -> None:
-        broker.throttle_share = 0.0
-
-    scenario.world.call_later(random.choice((1_000.0, 8_000.0)), heal)
-    return True
+    return end_later(scenario, random, (1_000.0, 8_000.0), broker, "throttle_share", 0.0)
 
 
 @kind

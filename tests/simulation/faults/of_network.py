@@ -3,7 +3,7 @@
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.faults.kinds import kind
+from tests.simulation.faults.kinds import end_later, kind
 
 if TYPE_CHECKING:
     from tests.simulation.network import Link
@@ -73,12 +73,7 @@ def _slow_network(scenario: "Scenario", random: Random) -> bool:
         # At most a second each way. What a closed connection has written would arrive too late otherwise.
         link.latency_ns = min(link.latency_ns * random.choice((1, 10, 100)), max(link.latency_ns, _SLOWEST_NS))
     scenario.tell(f"new connections take {network.latency_ms} ms each way")
-
-    def heal() -> None:
-        network.latency_ms = scenario.usual_latency_ms  # also if another such fault has begun before this one
-
-    scenario.world.call_later(random.choice((2_000.0, 10_000.0)), heal)
-    return True
+    return end_later(scenario, random, (2_000.0, 10_000.0), network, "latency_ms", scenario.usual_latency_ms)
 
 
 @kind

@@ -4,7 +4,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation import configuration
-from tests.simulation.faults.kinds import kind
+from tests.simulation.faults.kinds import end_later, kind
 from tests.simulation.process import ENOUGH_DESCRIPTORS
 from tests.simulation.store_disk import AFTER, BEFORE, FULL
 from tests.simulation.stored_quotas import entity_of
@@ -65,12 +65,7 @@ def _no_descriptors(scenario: "Scenario", random: Random) -> bool:
     process = scenario.proxy.process
     process.most_descriptors = len(process.descriptors)
     scenario.tell("the proxy has no free descriptor")
-
-    def heal() -> None:
-        process.most_descriptors = ENOUGH_DESCRIPTORS
-
-    scenario.world.call_later(random.choice((500.0, 4_000.0)), heal)
-    return True
+    return end_later(scenario, random, (500.0, 4_000.0), process, "most_descriptors", ENOUGH_DESCRIPTORS)
 
 
 @kind
@@ -206,12 +201,7 @@ def _disk_full(scenario: "Scenario", random: Random) -> bool:
     disk = scenario.proxy.disk
     disk.is_full = True
     scenario.tell("the proxy's disk is full")
-
-    def heal() -> None:
-        disk.is_full = False
-
-    scenario.world.call_later(random.choice((1_000.0, 10_000.0)), heal)
-    return True
+    return end_later(scenario, random, (1_000.0, 10_000.0), disk, "is_full", False)
 
 
 @kind
@@ -220,12 +210,7 @@ def _disk_faulty(scenario: "Scenario", random: Random) -> bool:
     disk = scenario.proxy.disk
     disk.fails_to_sync = True
     scenario.tell("the proxy's disk cannot sync")
-
-    def heal() -> None:
-        disk.fails_to_sync = False
-
-    scenario.world.call_later(random.choice((1_000.0, 10_000.0)), heal)
-    return True
+    return end_later(scenario, random, (1_000.0, 10_000.0), disk, "fails_to_sync", False)
 
 
 def _store_fails(scenario: "Scenario", random: Random, fault: str) -> None:
