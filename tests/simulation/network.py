@@ -4,10 +4,15 @@ from collections import deque
 from collections.abc import Callable
 from random import Random
 from struct import Struct
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from tests.simulation.scheduler import Event, Scheduler
+
+if TYPE_CHECKING:
+    from hashlib import blake2b
+
+    from tests.simulation.taps import Frames
 
 Endpoint = tuple[str, int]
 
@@ -42,13 +47,6 @@ class Handler:
         """The bytes that wait for the peer have fallen to ``end.low_water_bytes``."""
 
 
-class Tap(Protocol):
-    """Sees what is written at one end of a connection."""
-
-    def wrote(self, data: bytes) -> None:
-        """Bytes were written."""
-
-
 class End:
     """One end of a TCP connection.
 
@@ -78,7 +76,7 @@ class End:
         self.handler: Handler
         self.peer: End
         self.link: Link
-        self.tap: Tap | None = None
+        self.tap: Frames | None = None  # sees what is written
         # If set, it is called instead of ``received`` and ``ended`` when something can be read.
         self.wakes: Callable[[], None] | None = None
         self.is_open = False
@@ -420,13 +418,6 @@ class Listening:
         self._network.close_listening(self)
 
 
-class Digest(Protocol):
-    """A hash object of ``hashlib``."""
-
-    def update(self, data: bytes, /) -> None:
-        """Add bytes."""
-
-
 class Network:
     """Makes connections between hosts. Faults are methods and attributes that the faults of a world use.
 
@@ -437,7 +428,7 @@ class Network:
         digest: Every byte on the wire, in order and with its time.
     """
 
-    def __init__(self, scheduler: Scheduler, random: Random, digest: Digest) -> None:
+    def __init__(self, scheduler: Scheduler, random: Random, digest: "blake2b") -> None:
         self.scheduler = scheduler
         self.digest = digest
         self.unreachable: dict[str, None] = {}

@@ -35,7 +35,6 @@ class Proxy:
         number: How many processes were started so far.
         process: The process that runs, or the last one.
         is_running: Whether a process runs, also while it drains.
-        written_ms: When the file was last written.
         on_applied: Called with the content of the file that is in force from now on.
         memory_divisor: By how much less memory a process may use than its file says.
         is_wanted: Whether the supervisor starts a process again when one has ended.
@@ -51,7 +50,6 @@ class Proxy:
         self.is_running = self.is_wanted = False
         self.memory_divisor = 1
         self.file_version = 0
-        self.written_ms = 0.0
         self.on_applied: Callable[[Mapping[str, Any]], None] = lambda _: None
         self._settings_by_hash: dict[str, Mapping[str, Any]] = {}
         self.process: Process
@@ -164,7 +162,6 @@ class Proxy:
         """Write any text into the configuration file."""
         self.path.write_text(text, encoding="utf-8")
         self.file_version += 1
-        self.written_ms = self.world.clock.now_ms
 
     def _write(self, settings: Mapping[str, Any]) -> None:
         text = json.dumps(settings, indent=0)  # JSON is YAML, and quicker to write

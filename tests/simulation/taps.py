@@ -14,7 +14,7 @@ _REQUEST_HEAD_BYTES: Final = 12
 _RESPONSE_HEAD_BYTES: Final = 8
 
 
-class _Frames:
+class Frames:
     """Cuts a stream into frames."""
 
     __slots__ = ("_head", "_head_bytes", "_left_bytes", "_size_bytes")
@@ -52,7 +52,7 @@ class _Frames:
         """A frame of ``size_bytes``, with its size, is complete."""
 
 
-class RequestTap(_Frames):
+class RequestTap(Frames):
     """Follows the requests that the proxy writes at ``end`` to the broker ``node_id``."""
 
     __slots__ = ("_end", "_exchange", "_ledger", "_node_id")
@@ -82,7 +82,7 @@ class RequestTap(_Frames):
             self._ledger.forwarded(self._exchange)
 
 
-class ResponseTap(_Frames):
+class ResponseTap(Frames):
     """Follows the responses that the proxy writes to a client."""
 
     __slots__ = ("_correlation_id", "_ledger")

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.clients.profiles import API_VERSIONS, SASL_AUTHENTICATE
 from tests.simulation.ledger import Entity
 from tests.simulation.wire import api_versions, sasl_authenticate, sasl_handshake
 
@@ -17,7 +16,7 @@ def greet(connection: "Connection") -> None:
     """Begin a connection, and call its ``greeted`` at the end."""
     profile = connection.profile
     if profile.asks_versions:
-        _ask_versions(connection, profile.versions[API_VERSIONS])
+        _ask_versions(connection, profile.versions[api_versions.API_KEY])
     else:
         _log_in(connection)
 
@@ -59,9 +58,9 @@ def _has_handshake(connection: "Connection", result: sasl_handshake.SaslHandshak
     if result.error_code or login is None:
         connection.close()
         return
-    version = min(connection.profile.versions[SASL_AUTHENTICATE], 2)
+    version = min(connection.profile.versions[sasl_authenticate.API_KEY], 2)
     if connection.versions is not None:
-        version = min(version, connection.versions.get(SASL_AUTHENTICATE, 0))
+        version = min(version, connection.versions.get(sasl_authenticate.API_KEY, 0))
     token = sasl_authenticate.plain_token(login.user, login.password)
     connection.ask(
         sasl_authenticate, version, lambda result, _: _is_logged_in(connection, result),

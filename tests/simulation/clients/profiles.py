@@ -6,38 +6,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PRODUCE: Final = 0
-FETCH: Final = 1
-LIST_OFFSETS: Final = 2
-METADATA: Final = 3
-OFFSET_COMMIT: Final = 8
-OFFSET_FETCH: Final = 9
-FIND_COORDINATOR: Final = 10
-JOIN_GROUP: Final = 11
-HEARTBEAT: Final = 12
-LEAVE_GROUP: Final = 13
-SYNC_GROUP: Final = 14
-SASL_HANDSHAKE: Final = 17
-API_VERSIONS: Final = 18
-CREATE_TOPICS: Final = 19
-DELETE_TOPICS: Final = 20
-INIT_PRODUCER_ID: Final = 22
-SASL_AUTHENTICATE: Final = 36
-CREATE_PARTITIONS: Final = 37
-DESCRIBE_CLIENT_QUOTAS: Final = 48
-ALTER_CLIENT_QUOTAS: Final = 49
-SHARE_GROUP_HEARTBEAT: Final = 76
-SHARE_FETCH: Final = 78
-SHARE_ACKNOWLEDGE: Final = 79
 # The manner of an adversary, see ``adversary``.
 HARM: Final = "harm"
 
-# From these versions on the broker answers at once and leaves the waiting to the client (KIP-219). Of an API that is
-# not here, all versions are.
+# By the key of each API: from this version on the broker answers at once and leaves the waiting to the client
+# (KIP-219). Of an API that is not here, all versions are.
 _CLIENT_WAITS_FROM: Final[dict[int, int]] = {
-    PRODUCE: 6, FETCH: 8, LIST_OFFSETS: 3, METADATA: 6, OFFSET_COMMIT: 4, OFFSET_FETCH: 4, FIND_COORDINATOR: 2,
-    JOIN_GROUP: 3, HEARTBEAT: 2, LEAVE_GROUP: 2, SYNC_GROUP: 2, API_VERSIONS: 2, CREATE_TOPICS: 3, DELETE_TOPICS: 2,
-    INIT_PRODUCER_ID: 1, CREATE_PARTITIONS: 1,
+    0: 6, 1: 8, 2: 3, 3: 6, 8: 4, 9: 4, 10: 2, 11: 3, 12: 2, 13: 2, 14: 2, 18: 2, 19: 3, 20: 2, 22: 1, 37: 1,
 }  # fmt: skip
 
 
@@ -50,7 +25,7 @@ class Profile(NamedTuple):
     """One client library with its defaults. Times are ms.
 
     Attributes:
-        versions: The newest version that it speaks of each API.
+        versions: The newest version that it speaks of each API, by its key.
         asks_versions: Whether it begins each connection with ApiVersions.
         heeds_throttle: Whether it sends nothing on a connection for the throttle time of a response.
         delivery_timeout_ms: How long a record may wait and be retried before it fails for good.
@@ -82,27 +57,20 @@ class Profile(NamedTuple):
 
 
 _JAVA_VERSIONS: Final = {
-    PRODUCE: 13, FETCH: 17, LIST_OFFSETS: 10, METADATA: 13, OFFSET_COMMIT: 9, OFFSET_FETCH: 9, FIND_COORDINATOR: 6,
-    JOIN_GROUP: 9, HEARTBEAT: 4, LEAVE_GROUP: 5, SYNC_GROUP: 5, SASL_HANDSHAKE: 1, API_VERSIONS: 4, CREATE_TOPICS: 7,
-    DELETE_TOPICS: 6, INIT_PRODUCER_ID: 5, SASL_AUTHENTICATE: 2, CREATE_PARTITIONS: 3, DESCRIBE_CLIENT_QUOTAS: 1,
-    ALTER_CLIENT_QUOTAS: 1, SHARE_GROUP_HEARTBEAT: 1, SHARE_FETCH: 2, SHARE_ACKNOWLEDGE: 2,
+    0: 13, 1: 17, 2: 10, 3: 13, 8: 9, 9: 9, 10: 6, 11: 9, 12: 4, 13: 5, 14: 5, 17: 1, 18: 4, 19: 7, 20: 6, 22: 5,
+    36: 2, 37: 3, 48: 1, 49: 1, 76: 1, 78: 2, 79: 2,
 }  # fmt: skip
 _LIBRDKAFKA_VERSIONS: Final = _JAVA_VERSIONS | {
-    PRODUCE: 10, FETCH: 16, LIST_OFFSETS: 7, METADATA: 12, FIND_COORDINATOR: 2, JOIN_GROUP: 5, HEARTBEAT: 3,
-    LEAVE_GROUP: 1, SYNC_GROUP: 3, API_VERSIONS: 3, CREATE_TOPICS: 4, DELETE_TOPICS: 1, INIT_PRODUCER_ID: 4,
-    CREATE_PARTITIONS: 0, SASL_AUTHENTICATE: 1,
+    0: 10, 1: 16, 2: 7, 3: 12, 10: 2, 11: 5, 12: 3, 13: 1, 14: 3, 18: 3, 19: 4, 20: 1, 22: 4, 37: 0, 36: 1,
 }  # fmt: skip
 _AIOKAFKA_VERSIONS: Final = _JAVA_VERSIONS | {
-    PRODUCE: 8, FETCH: 11, LIST_OFFSETS: 3, METADATA: 5, OFFSET_COMMIT: 3, OFFSET_FETCH: 3, FIND_COORDINATOR: 1,
-    JOIN_GROUP: 5, HEARTBEAT: 1, LEAVE_GROUP: 1, SYNC_GROUP: 3, API_VERSIONS: 2, CREATE_TOPICS: 3, DELETE_TOPICS: 3,
-    INIT_PRODUCER_ID: 0, SASL_AUTHENTICATE: 1, CREATE_PARTITIONS: 1, DESCRIBE_CLIENT_QUOTAS: 0, ALTER_CLIENT_QUOTAS: 0,
+    0: 8, 1: 11, 2: 3, 3: 5, 8: 3, 9: 3, 10: 1, 11: 5, 12: 1, 13: 1, 14: 3, 18: 2, 19: 3, 20: 3, 22: 0, 36: 1, 37: 1,
+    48: 0, 49: 0,
 }  # fmt: skip
 # The last client of before KIP-219, of Kafka 1.1.
 _OLD_VERSIONS: Final = {
-    PRODUCE: 5, FETCH: 7, LIST_OFFSETS: 2, METADATA: 5, OFFSET_COMMIT: 3, OFFSET_FETCH: 3, FIND_COORDINATOR: 1,
-    JOIN_GROUP: 2, HEARTBEAT: 1, LEAVE_GROUP: 1, SYNC_GROUP: 1, SASL_HANDSHAKE: 1, API_VERSIONS: 1, CREATE_TOPICS: 2,
-    DELETE_TOPICS: 1, INIT_PRODUCER_ID: 0, SASL_AUTHENTICATE: 0, CREATE_PARTITIONS: 0, DESCRIBE_CLIENT_QUOTAS: 0,
-    ALTER_CLIENT_QUOTAS: 0, SHARE_GROUP_HEARTBEAT: 1, SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 1,
+    0: 5, 1: 7, 2: 2, 3: 5, 8: 3, 9: 3, 10: 1, 11: 2, 12: 1, 13: 1, 14: 1, 17: 1, 18: 1, 19: 2, 20: 1, 22: 0, 36: 0,
+    37: 0, 48: 0, 49: 0, 76: 1, 78: 1, 79: 1,
 }  # fmt: skip
 
 JAVA: Final = Profile("Java", MappingProxyType(_JAVA_VERSIONS), heeds_throttle=True)
@@ -149,7 +117,7 @@ OLD: Final = Profile("old", MappingProxyType(_OLD_VERSIONS), reconnect_backoff_m
 # Knows its versions without asking, waits for nothing, and comes back at once.
 RUDE: Final = Profile(
     "rude",
-    MappingProxyType(_OLD_VERSIONS | {PRODUCE: 7, FETCH: 11}),
+    MappingProxyType(_OLD_VERSIONS | {0: 7, 1: 11}),
     asks_versions=False,
     request_timeout_ms=5_000,
     delivery_timeout_ms=30_000,
