@@ -39,6 +39,11 @@ _LASTS_MS: Final = {
 _SHORT: Final = HARMLESS - _LASTS_MS.keys()
 
 
+def is_undisturbed(world: "World") -> bool:
+    """Return whether no fault has happened that may have stopped something."""
+    return HARMLESS.issuperset(kind for kind, number in world.scenario.fired.items() if number)
+
+
 class Disturbances:
     """Knows when the last fault happened that may close connections or stop traffic, or was seen to have happened."""
 

@@ -150,3 +150,14 @@ class Flow:
         """Return by how many bytes the bucket is over its limit now, at least 0."""
         self.advance(now_ms)
         return max(0.0, -self.credit - self.tolerance) if self.is_known else 0.0
+
+
+class Suspicion:
+    """A request that began in debt, unless enough of what was on its way then is never charged."""
+
+    __slots__ = ("excess", "text", "waits_for")
+
+    def __init__(self, excess: float, text: str, waits_for: set[int]) -> None:
+        self.excess = excess
+        self.text = text
+        self.waits_for = waits_for

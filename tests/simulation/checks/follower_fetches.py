@@ -54,7 +54,6 @@ class FollowerFetches(FollowerCheck):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._links: dict[int, _Link] = {}
-        self._sessions: dict[int, None] = {}  # the fetches that the leader got in a session
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """Forget what was known of a connection."""
@@ -73,13 +72,12 @@ class FollowerFetches(FollowerCheck):
 
     def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
         """Compare what the follower and the proxy have asked for."""
+        super().at_broker(exchange, node_id, frame)
         link = self._links.get(exchange.connection)
         if link is None or not exchange.is_inter_broker:
             return
         parts = self._fetched[exchange.connection]
         got, got_parts = asked_of(frame)
-        if got.session_epoch != _NO_SESSION:
-            self._sessions[exchange.correlation_id] = None
         link.forwarded = exchange
         link.most_bytes = got.max_bytes
         link.got = got_parts if got.session_epoch == _NO_SESSION else {}
@@ -125,8 +123,7 @@ class FollowerFetches(FollowerCheck):
         if link is None or not exchange.is_inter_broker:
             return
         link.open = None
-        is_of_session = exchange.correlation_id in self._sessions
-        self._sessions.pop(exchange.correlation_id, None)
+        is_of_session = self._is_of_session(exchange)
         is_known = self._is_known(exchange)
         assert exchange.response is not None
         error, after = told_by(exchange.response, exchange.api_version)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from tests.simulation.checks import frames
 from tests.simulation.checks.broker_names import may_have_two_buckets
 from tests.simulation.checks.check import Check, Quotas
-from tests.simulation.checks.disturbance import HARMLESS
+from tests.simulation.checks.disturbance import is_undisturbed
 from tests.simulation.checks.entities import FETCH, KIND_OF, PRODUCE, Limit, Tags
-from tests.simulation.checks.flow import Flow
+from tests.simulation.checks.flow import Flow, Suspicion
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS, Settings
 from tests.simulation.wire import fetch, share_fetch
@@ -64,17 +64,6 @@ class _Charge:
         self.is_old = False  # whether an earlier limit, which its bucket may still have, let it through
 
 
-class _Suspicion:
-    """A request that began in debt, unless enough of what was on its way then is never charged."""
-
-    __slots__ = ("excess", "text", "waits_for")
-
-    def __init__(self, excess: float, text: str, waits_for: set[int]) -> None:
-        self.excess = excess
-        self.text = text
-        self.waits_for = waits_for
-
-
 class QuotaBounds(Check):
     """Keeps a ``Flow`` for each bucket that has a limit."""
 
@@ -94,7 +83,7 @@ class QuotaBounds(Check):
         self._charges: dict[int, _Charge] = {}
         self._of_connection: dict[int, dict[int, None]] = {}
         self._dialled: set[int] = set()
-        self._suspicions: list[_Suspicion] = []
+        self._suspicions: list[Suspicion] = []
         self._buckets_seen: dict[tuple[int, str], set[Tags]] = {}
         self._begun: dict[int, Exchange] = {}  # the Produces that are not complete
         self._doubts_until_ms = 0.0
@@ -219,7 +208,7 @@ class QuotaBounds(Check):
         unsure = sum(other.unsure for other in self._in_flight[charge.key].values())
         return flow.credit + unsure + flow.tolerance
 
-    def _suspicion_of(self, exchange: "Exchange", charge: _Charge, now_ms: float) -> _Suspicion | None:
+    def _suspicion_of(self, exchange: "Exchange", charge: _Charge, now_ms: float) -> Suspicion | None:
         """Return what is wrong if a request begins while its bucket is in debt."""
         flow, key = charge.flow, charge.key
         debt = flow.debt(now_ms)
@@ -245,7 +234,7 @@ class QuotaBounds(Check):
             f"{exchange} begins or goes on at broker {key.node_id}, and its bucket {key.tags} of {key.kind} at "
             f"{flow.limit.rate:,.0f} B/s ({flow.limit.shaping}) is {debt:,.0f} B over what the quota has given"
         )
-        return _Suspicion(debt, text, waits_for)
+        return Suspicion(debt, text, waits_for)
 
     def _doubts(self, now_ms: float) -> bool:
         """Return whether a request that begins now may reserve no more than what has arrived of it.
@@ -294,7 +283,7 @@ class QuotaBounds(Check):
         is_judged = charge is not None and charge.key.kind is PRODUCE and not (charge.is_old or self.ledger.is_stopping)
         has_rules_of_now = exchange.forwarded_first_ms > self._changed_ms + SETTLE_MS
         if (
-            is_judged and has_rules_of_now and self._is_calm
+            is_judged and has_rules_of_now and is_undisturbed(self.world)
         ):  # otherwise the proxy may have stood still, and not the client
             assert charge is not None
             suspicion = self._suspicion_of(exchange, charge, now_ms)
@@ -335,11 +324,6 @@ class QuotaBounds(Check):
             if not self._keep_cut_off(exchange, by_client=by_client):
                 self._settle(exchange, is_charged=False)
 
-    @property
-    def _is_calm(self) -> bool:
-        """Whether no fault has happened that may have stopped something."""
-        return HARMLESS.issuperset(kind for kind, number in self.world.scenario.fired.items() if number)
-
     def _keep_cut_off(self, exchange: "Exchange", *, by_client: bool) -> bool:
         """Keep what has come of a Produce, if it is more than its limit allows in a window. It is charged then.
 
@@ -350,7 +334,7 @@ class QuotaBounds(Check):
         window_bytes = flow.limit.rate * self._settings.window_ms * (self._settings.window_num - 1) / 1_000
         lacks_rest = exchange.forwarded_ms < 0 and exchange.sent_ms < 0  # otherwise it is charged when it is forwarded
         is_cut_off = charge.unsure > 0 and lacks_rest and has_come > window_bytes
-        if not (is_cut_off and self._is_calm and by_client and exchange.has_open_broker):
+        if not (is_cut_off and is_undisturbed(self.world) and by_client and exchange.has_open_broker):
             return False
         now_ms = self.world.clock.now_ms
         flow.give_back(charge.unsure - has_come, now_ms)
@@ -378,7 +362,7 @@ class QuotaBounds(Check):
         if self._suspicions:
             self._suspicions = list(self._still_open())
 
-    def _still_open(self) -> Iterator[_Suspicion]:
+    def _still_open(self) -> Iterator[Suspicion]:
         for suspicion in self._suspicions:
             if suspicion.excess <= 0:
                 continue

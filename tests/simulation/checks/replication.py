@@ -76,6 +76,7 @@ class FollowerCheck(Check):
         self._since_ms = 0.0  # from when on these limits are in force
         self._names: dict[bytes, str] = {}  # of topics, by their ids
         self._fetched: dict[int, dict[Key, FetchPartition]] = {}  # what each connection fetches
+        self._sessions: dict[int, None] = {}  # the fetches that the leader got in a session
 
     def sent(self, exchange: "Exchange") -> None:
         """A fetch of a session names only what has changed."""
@@ -90,6 +91,15 @@ class FollowerCheck(Check):
             for index in numbers:
                 fetched.pop((topic, index), None)
         fetched.update(parts)
+
+    def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
+        """Note a session with the leader."""
+        if is_of_follower(exchange) and asked_of(frame)[0].session_epoch >= 0:
+            self._sessions[exchange.correlation_id] = None
+
+    def _is_of_session(self, exchange: "Exchange") -> bool:
+        """Return whether the leader got a fetch that is over in a session."""
+        return self._sessions.pop(exchange.correlation_id, self) is None
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """Forget what was known of a connection."""

@@ -11,7 +11,7 @@ real one.
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
-from tests.simulation.checks.replication import Bucket, FollowerCheck, Key, asked_of, is_of_follower, told_by
+from tests.simulation.checks.replication import Bucket, FollowerCheck, Key, is_of_follower, told_by
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -81,7 +81,6 @@ class ReplicationRates(FollowerCheck):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._levels: dict[Bucket, _Level] = {}
-        self._sessions: dict[int, None] = {}  # the fetches that the leader got in a session
 
     def _begin(self) -> None:
         super()._begin()
@@ -89,17 +88,11 @@ class ReplicationRates(FollowerCheck):
 
     # -- what passes --
 
-    def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
-        """Note a session. A fetch of a session is charged, and passes as a whole."""
-        if exchange.is_inter_broker and self._limits.is_on and asked_of(frame)[0].session_epoch >= 0:
-            self._sessions[exchange.correlation_id] = None
-
     def received(self, exchange: "Exchange") -> None:
         """Count the records that lag, and see whether their rates had room for them."""
         if not is_of_follower(exchange):
             return
-        is_of_session = exchange.correlation_id in self._sessions
-        self._sessions.pop(exchange.correlation_id, None)
+        is_of_session = self._is_of_session(exchange)  # it is charged, and passes as a whole
         is_known = self._is_known(exchange) and self._limits.is_on and exchange.response is not None
         if is_known and exchange.response_of_broker is not None:
             brought = self._brought(exchange)

@@ -146,6 +146,7 @@ class ReplicationRoom(FollowerCheck):
 
     def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
         """Judge what was left out of a fetch."""
+        super().at_broker(exchange, node_id, frame)
         if is_of_follower(exchange) and frame != exchange.request:
             self._judge(exchange, exchange.forwarded_first_ms, asked_of(frame)[1])
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tests.simulation.checks.buckets import BucketCheck
 from tests.simulation.checks.check import Quotas
-from tests.simulation.checks.disturbance import HARMLESS
-from tests.simulation.checks.flow import TOLERANCE_MS, Flow
+from tests.simulation.checks.disturbance import is_undisturbed
+from tests.simulation.checks.flow import TOLERANCE_MS, Flow, Suspicion
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -22,17 +22,6 @@ _GREETINGS: Final = frozenset((17, 18, 36))
 # OffsetCommit, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, and the heartbeats of the other protocols.
 _KEEP_MEMBERSHIP: Final = frozenset((8, 11, 12, 13, 14, 68, 76, 88))
 _MEMBERS_WAIT_MS: Final = 5_000.0
-
-
-class _Suspicion:
-    """A request that began in debt, unless enough of what was on its way then is never charged."""
-
-    __slots__ = ("excess", "text", "waits_for")
-
-    def __init__(self, excess: float, text: str, waits_for: set[int]) -> None:
-        self.excess = excess
-        self.text = text
-        self.waits_for = waits_for
 
 
 class _Charge(NamedTuple):
@@ -52,7 +41,7 @@ class RequestRates(BucketCheck):
         super().__init__(world)
         self._charges: dict[int, _Charge] = {}
         self._of_connection: dict[int, dict[int, None]] = {}
-        self._suspicions: list[_Suspicion] = []
+        self._suspicions: list[Suspicion] = []
         self._dialled_ms: dict[int, float] = {}  # when each connection's first request began
         self._given_until_ms: dict[Flow, float] = {}  # see ``_give_for_dial``
 
@@ -107,7 +96,7 @@ class RequestRates(BucketCheck):
                 f"{debt:.1f} requests over what the quota has given"
             )
             waits_for = {number for number, other in self._charges.items() if other.flow is flow}
-            self._suspicions.append(_Suspicion(debt, text, waits_for))
+            self._suspicions.append(Suspicion(debt, text, waits_for))
             self._fail_for_sure()
 
     def forwarded(self, exchange: "Exchange") -> None:
@@ -121,7 +110,7 @@ class RequestRates(BucketCheck):
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """The proxy charges what is whole, unless the broker may not have got it. Only faults may have kept it back."""
-        is_calm = HARMLESS.issuperset(kind for kind, number in self.world.scenario.fired.items() if number)
+        is_calm = is_undisturbed(self.world)
         for correlation_id in tuple(self._of_connection.pop(connection, ())):
             exchange = self._charges[correlation_id].exchange
             is_whole = exchange.forwarded_ms >= 0 and exchange.has_open_broker
