@@ -21,7 +21,7 @@ _PROGRAM: Final = "kafka-quota-proxy"
 _BROKEN_PIPE: Final = 141
 _HOW_TO_COMPILE: Final = " (KQP_COMPILE=1 and a C compiler at its installation compile it)"
 # The commands that are folders of several modules.
-_IN_FOLDERS: Final = ("demo", "quotas", "top")
+_IN_FOLDERS: Final = ("demo", "quotas")
 _COMPLETION: Final = "completion"
 
 
@@ -76,12 +76,11 @@ _COMMANDS: Final = {
     "top": _Command(
         "show the clients of a running proxy: who is throttled now, by which rule, and since when",
         "example: kafka-quota-proxy top --url http://127.0.0.1:9308 --sort utilisation\n"
-        "         kafka-quota-proxy top --once --json | jq '.clients[] | select(.throttled) | .client_id'\n\n"
+        "         kafka-quota-proxy top --json | jq '.clients[] | select(.throttled) | .client_id'\n\n"
         "Each line is a quota in use: the rate, the limit and how much of it is used, for how long its clients have\n"
         "been throttled by now, which part of the last minute that was, and the file and line of the rule. Clients\n"
         "that share a quota share a line.\n\n"
-        "Keys: s order, k kind, / filter, p pause, arrows and Enter details of one client, q quit.\n"
-        "Where the output is no terminal, the table is printed once.",
+        "A terminal shows the table again each second, until Ctrl-C. Elsewhere it is printed once.",
     ),
     "quotas": _Command(
         "show and change the quotas of a running proxy: describe, alter, delete, export, import",

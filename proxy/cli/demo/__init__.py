@@ -19,6 +19,5 @@ The demo needs neither Java nor Docker. It runs these processes, all of which en
 * ``measure``          computes the rates that are compared with the quotas
 * ``display``          shows the progress as lines, and the rates as a chart
 * ``runner``           starts all processes, measures the clients' rates, and stops everything
-* ``serve_arguments``  reads the options of ``--serve``
-* ``serve``            starts the broker and the proxy for the user's clients, and shows these in the table of ``top``
+* ``serve``            starts the broker and the proxy for the user's own clients
 """

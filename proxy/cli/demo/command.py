@@ -5,23 +5,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.errors import ConfigError, UnitError
+from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.config.units import parse_rate
-from kafka_quota_proxy.proxy.cli.demo import serve_arguments, workload
+from kafka_quota_proxy.proxy.cli.demo import workload
 from kafka_quota_proxy.proxy.cli.demo.display import Display, format_rate, format_seconds
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import require_extra
-from kafka_quota_proxy.proxy.cli.demo.serve_arguments import UsageError
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.cli.demo.runner import Outcome
-    from kafka_quota_proxy.proxy.cli.demo.serve_arguments import ServeOptions
 
 DESCRIPTION: Final = """\
 Start an embedded broker and the proxy in front of it, and let a producer and a consumer run as fast as they can. After
@@ -38,9 +37,9 @@ The measured rate: paced, from when the burst that a quota allows is over, at le
 the end; sampled, over whole cycles of burst and silence. With --json, throttle_time_ms is the sum over all requests,
 and unlimited_bytes_per_second is the rate before the quotas came into force.
 
-With --serve, give your application bootstrap.servers=127.0.0.1:9092 and client.id=my-app. A terminal shows
-the table of kafka-quota-proxy top. The broker keeps records in memory, creates each
-topic that is asked for, and lacks many of Kafka's requests. The exit status after Ctrl-C is 130, after SIGTERM 143."""
+With --serve, give your application bootstrap.servers=127.0.0.1:9092 and client.id=my-app, and see it with
+kafka-quota-proxy top. The broker keeps records in memory, creates each topic that is asked for, and lacks many of
+Kafka's requests. The exit status after Ctrl-C is 130, after SIGTERM 143."""
 
 NEXT_STEPS: Final = """
 What next:
@@ -57,6 +56,9 @@ What next:
 # The exit status after Ctrl-C or SIGTERM by a shell's convention: 128 plus the signal's number.
 _INTERRUPTED: Final = 130
 _TERMINATED: Final = 143
+# A comma within a value, such as that of a client-id, is not followed by KEY=.
+_SEPARATOR: Final = re.compile(r",(?=[a-z_-]+=)")
+_NAMES: Final = ("user", "client-id", "ip")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +90,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="paced: an even flow (default); sampled: Kafka's own windows, a burst and then silence",
     )
     parser.add_argument("--json", action="store_true", help="print only a JSON object with the result")
-    serve_arguments.add_arguments(parser)
+    group = parser.add_argument_group("for your own application")
+    group.add_argument(
+        "--serve", action="store_true", help="run the broker and the proxy without clients, until Ctrl-C"
+    )
+    for option, port, use in (
+        ("--port", 9092, "for clients, on 127.0.0.1"),
+        ("--admin-port", 9308, "of /metrics and of the HTTP API /testing"),
+    ):
+        help_ = f"the port {use} (default {port}; 0: any free port)"
+        group.add_argument(option, type=_port, default=port, metavar="PORT", help=help_)
+    group.add_argument(
+        "--quota",
+        action="append",
+        type=_rule,
+        default=[],
+        metavar="KEY=VALUE,...",
+        help="a quota, such as client-id=my-app,producer_byte_rate=1MiB; may be repeated. Keys as in a configuration "
+        "file. The broker has no logins, so every client is the user ANONYMOUS",
+    )
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -97,19 +117,13 @@ def execute(args: argparse.Namespace) -> int:
     With ``--serve`` it runs until a signal ends it.
     """
     try:
-        serve_arguments.check_combination(args)
-        serve_options, warnings = serve_arguments.options_in(args) if args.serve else (None, [])
-    except UsageError as error:
-        sys.stderr.write(f"kafka-quota-proxy demo: {error}\n")
-        return 2
-    try:
+        if args.serve:
+            _serve(args)
         require_extra("confluent_kafka", "aiokafka")
-        if serve_options is not None:
-            _serve(serve_options, warnings)
         outcomes = dict(zip(("producer", "consumer"), _run(_options_in(args), as_json=args.json), strict=True))
-    except DemoError as error:
+    except (DemoError, ConfigError) as error:
         sys.stderr.write(f"kafka-quota-proxy demo: {error}\n")
-        return 1
+        return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:
         return _INTERRUPTED
     except asyncio.CancelledError:
@@ -131,15 +145,21 @@ def _options_in(args: argparse.Namespace) -> workload.Options:
     )
 
 
-def _serve(options: ServeOptions, warnings: Sequence[str]) -> NoReturn:
+def _serve(args: argparse.Namespace) -> NoReturn:
+    shaping = Shaping(args.shaping)
+    # Only quotas can be at fault, or ports that are the same. Which ports stand for 0 is known later.
+    ports = {"port": args.port or 1, "admin_port": args.admin_port or 2}
+    text = workload.proxy_config(args.quota, shaping, **ports, upstream="127.0.0.1:3")
+    warnings = load_bytes(text.encode(), file="--serve").warnings
+    require_extra("confluent_kafka", "aiokafka")
     import uvloop
 
     from kafka_quota_proxy.proxy.cli.demo.serve import serve
 
     display = Display()
     for warning in warnings:
-        display.note(f"Warning: {warning}")
-    uvloop.run(serve(options, display))
+        display.note(f"Warning: {warning.key}: {warning.message}")
+    uvloop.run(serve(args.quota, shaping, display, port=args.port, admin_port=args.admin_port))
     raise AssertionError("serves until it is cancelled")
 
 
@@ -185,4 +205,21 @@ def _seconds(text: str) -> int:
         raise argparse.ArgumentTypeError(
             f"{text} is not a whole number of seconds from {workload.MIN_SECONDS} to {workload.MAX_SECONDS}"
         )
+    return int(text)
+
+
+def _rule(text: str) -> workload.Rule:
+    pairs = [pair.partition("=") for pair in _SEPARATOR.split(text)]
+    if not all(separator for _, separator, _ in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} must be KEY=VALUE,..., such as client-id=my-app,request_rate=5")
+    # A number in quotes is a name in YAML, and some limits are numbers only.
+    return {
+        key: int(value) if value.isascii() and value.isdecimal() and key not in _NAMES else value
+        for key, _, value in pairs
+    }
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text} is not a port from 0 to 65535")
     return int(text)

@@ -21,10 +21,13 @@ import contextlib
 import struct
 from collections.abc import Callable, Mapping
 from io import SEEK_CUR, BytesIO
-from typing import Final, Protocol
+from typing import Final
 
 from aiokafka.protocol.types import CompactString, Int16, Int32, String, TaggedFields, UnsignedVarInt32
 from aiokafka.record.util import calc_crc32c
+
+from kafka_quota_proxy.proxy.cli.demo.mock_admin import MockAdmin
+from kafka_quota_proxy.proxy.cli.demo.mock_groups import MockGroups
 
 _PRODUCE: Final = 0
 _FETCH: Final = 1
@@ -44,31 +47,13 @@ _STREAM_LIMIT_BYTES: Final = 1 << 20
 _MAX_FRAME_BYTES: Final = 104_857_600  # Kafka's socket.request.max.bytes
 
 
-class Admin(Protocol):
-    """Answers requests in place of the mock. The methods raise struct.error or ValueError as those of ``Repairs``."""
-
-    @property
-    def versions(self) -> Mapping[int, tuple[int, int]]:
-        """The oldest and the newest version of each API that is answered, by API key."""
-
-    def answer(self, frame: bytes) -> bytes | None:
-        """Return the response to a request, or None if the mock has to answer it."""
-
-
-class Groups(Protocol):
-    """Changes the requests of consumer groups. The method raises struct.error or ValueError as those of ``Repairs``."""
-
-    def request(self, frame: bytes) -> tuple[bytes, Callable[[bytes], bytes]] | bytes | None:
-        """Return the request for the mock and what reads its response, or a response, or None for other requests."""
-
-
 class Repairs:
     """Corrects the requests and responses of one connection between a client and librdkafka's mock broker.
 
     The methods raise struct.error or ValueError if a request or response ends too early.
     """
 
-    def __init__(self, admin: Admin | None = None, groups: Groups | None = None) -> None:
+    def __init__(self, admin: MockAdmin | None = None, groups: MockGroups | None = None) -> None:
         self._admin = admin
         self._groups = groups
         self._repairs: dict[int, Callable[[bytes], bytes | None]] = {}
@@ -200,7 +185,7 @@ def commit_without_epochs(frame: bytes) -> bytes:
 
 
 async def serve(
-    *, mock_port: int, port: int = 0, admin: Admin | None = None, groups: Groups | None = None
+    *, mock_port: int, port: int = 0, admin: MockAdmin | None = None, groups: MockGroups | None = None
 ) -> asyncio.Server:
     """Listen on a loopback port, by default any free one, and relay each connection to the broker at ``mock_port``."""
     # asyncio keeps only weak references to tasks. Without this set the task of a closed client could be collected.

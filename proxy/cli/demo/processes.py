@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
@@ -45,10 +45,9 @@ class Child:
                         return match
         except TimeoutError:
             raise DemoError(f"{self._name} was not ready within {_START_TIMEOUT_S} s{self._tail()}") from None
-        await self.fail_when_ended()
-        raise AssertionError("fail_when_ended returns only by raising")
+        return await self.fail_when_ended()
 
-    async def fail_when_ended(self) -> None:
+    async def fail_when_ended(self) -> NoReturn:
         """Wait until the program ends, then raise ``DemoError``. The program should run as long as the demo does."""
         if self._process.stdout is not None:
             while await self._process.stdout.read(4_096):  # a full pipe would block the program

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import re
 import signal
@@ -21,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.demo import clients, measure, workload
-from kafka_quota_proxy.proxy.cli.demo.display import BARS, ClientView, Display, Progress
+from kafka_quota_proxy.proxy.cli.demo.display import Display, format_rate, format_seconds
 from kafka_quota_proxy.proxy.cli.demo.measure import MeasurementError
 from kafka_quota_proxy.proxy.cli.demo.processes import Child, free_ports, running
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Options
@@ -74,25 +73,17 @@ class MeasuredClient:
         """Return the flow under the quota, which is empty while the client has no limit."""
         return measure.Flow() if self.limited_s is None else self.flow.since(self.limited_s)
 
-    def view(self, progress: Progress, *, now_s: float) -> ClientView:
-        """Return the current state of this client, for the display."""
-        started_s, bar_s = now_s - progress.elapsed_s, progress.bar_s
+    def line(self, *, now_s: float) -> str:
+        """Return the current state of this client as text."""
+        rate_now = f"{self.name} {format_rate(self.flow.rate(now_s=now_s))}"
+        if self.limited_s is None:
+            return f"{rate_now} without a limit"
         try:
             rate = self.rate(now_s=now_s)
+            average = f", average {format_rate(rate)} ({rate / self.quota:.1%})"
         except MeasurementError:
-            rate = None
-        return ClientView(
-            name=self.name,
-            quota=self.quota,
-            rate_now=self.flow.rate(now_s=now_s),
-            rate=rate,
-            throttle_time_ms=self.throttle_time_ms,
-            is_limited=self.limited_s is not None,
-            history=tuple(
-                self.flow.bytes_between(started_s + bar * bar_s, started_s + (bar + 1) * bar_s) / bar_s
-                for bar in range(min(BARS, int(progress.elapsed_s / bar_s)))
-            ),
-        )
+            average = ""
+        return f"{rate_now} of {format_rate(self.quota)}{average}, throttled {format_seconds(self.throttle_time_ms)}"
 
     def outcome(self, *, now_s: float) -> Outcome:
         """Return the final result of this client. Raises MeasurementError if there was too little traffic."""
@@ -143,7 +134,11 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
     admin = f"http://127.0.0.1:{admin_port}"
 
     def config(upstream: str) -> str:
-        return proxy_config(options, proxy_port=proxy_port, admin_port=admin_port, upstream=upstream)
+        quotas: list[workload.Rule] = [
+            {"client-id": workload.PRODUCER_CLIENT_ID, "producer_byte_rate": options.produce_rate},
+            {"client-id": workload.CONSUMER_CLIENT_ID, "consumer_byte_rate": options.fetch_rate},
+        ]
+        return workload.proxy_config(quotas, options.shaping, port=proxy_port, admin_port=admin_port, upstream=upstream)
 
     async with broker_and_proxy(("--preload", preload), config, proxy_port=proxy_port) as (broker, proxy):
         bootstrap = f"127.0.0.1:{proxy_port}"
@@ -196,29 +191,6 @@ async def broker_and_proxy(
                 yield broker, proxy
 
 
-def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream: str) -> str:
-    """Return the text of a configuration file for the demo's proxy.
-
-    ``upstream`` is the address of the embedded broker. The text is JSON, which is valid YAML.
-    """
-    return json.dumps(
-        {
-            "listeners": [{"name": "demo", "bind": f"127.0.0.1:{proxy_port}", "upstream": upstream}],
-            "shaping": options.shaping.value,
-            "quotas": [
-                {"client-id": workload.PRODUCER_CLIENT_ID, "producer_byte_rate": options.produce_rate},
-                {"client-id": workload.CONSUMER_CLIENT_ID, "consumer_byte_rate": options.fetch_rate},
-            ],
-            "admin": {"bind": f"127.0.0.1:{admin_port}"},
-            # Through /testing the demo removes the quotas at first, and later restores them.
-            "testing": True,
-            # Warnings of the proxy would say that two clients are throttled, which is the purpose of the demo.
-            "log": {"level": "error"},
-        },
-        indent=2,
-    )
-
-
 async def until_first_end(show: Coroutine[None, None, float], others: Sequence[Coroutine[None, None, None]]) -> float:
     """Run ``show`` and ``others`` concurrently until ``show`` ends, then cancel ``others``.
 
@@ -266,11 +238,9 @@ async def _show(options: Options, measured: Sequence[MeasuredClient], display: D
             text = await asyncio.to_thread(fetch_text, f"{admin}/metrics")
             for client in measured:
                 client.throttle_time_ms = throttle_time_ms(text, client_id=client.client_id)
-        progress = Progress(elapsed_s=now_s - started_s, planned_s=planned_s, free_s=workload.FREE_SECONDS)
-        views = [client.view(progress, now_s=now_s) for client in measured]
-        display.show(views, progress)
+        lines = [client.line(now_s=now_s) for client in measured]
+        display.show(lines, elapsed_s=now_s - started_s, planned_s=planned_s)
         if is_over:
-            display.end(views, progress)
             return now_s
 
 

@@ -2,81 +2,51 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
-import json
 import socket
-import sys
 from collections.abc import Sequence
-from functools import partial
-from typing import Final, NoReturn
+from typing import NoReturn
 
+from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.demo.display import Display
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports
-from kafka_quota_proxy.proxy.cli.demo.runner import broker_and_proxy, cancel_on_sigterm, fetch_text, until_first_end
-from kafka_quota_proxy.proxy.cli.demo.serve_arguments import ServeOptions, proxy_config
-from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
-from kafka_quota_proxy.proxy.cli.top.screen import clients_table
-from kafka_quota_proxy.proxy.cli.top.terminal import Line, Screen, Text
-from kafka_quota_proxy.proxy.cli.top.view import Row, View
-
-_REDRAWN_S: Final = 1.0
+from kafka_quota_proxy.proxy.cli.demo.runner import broker_and_proxy, cancel_on_sigterm, until_first_end
+from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Rule, proxy_config
 
 
-async def serve(options: ServeOptions, display: Display) -> NoReturn:
-    """Serve applications until this task is cancelled, as SIGTERM and Ctrl-C do.
+async def serve(quotas: Sequence[Rule], shaping: Shaping, display: Display, *, port: int, admin_port: int) -> NoReturn:
+    """Serve applications until this task is cancelled, as SIGTERM and Ctrl-C do. A port of 0 stands for any free one.
 
     Raises:
         DemoError: A port is in use, or the broker or the proxy has ended.
     """
     cancel_on_sigterm()
-    port = _usable_port(options.port, option="--port")
-    admin_port = _usable_port(options.admin_port, option="--admin-port")
+    port = _usable_port(port, option="--port")
+    admin_port = _usable_port(admin_port, option="--admin-port")
 
     def config(upstream: str) -> str:
-        return proxy_config(options, port=port, admin_port=admin_port, upstream=upstream)
+        return proxy_config(quotas, shaping, port=port, admin_port=admin_port, upstream=upstream)
 
     async with broker_and_proxy((), config, proxy_port=port) as (broker, proxy):
-        steps = first_steps(options, port=port, admin_port=admin_port)
-        for line in steps:
+        for line in first_steps(quotas, port=port, admin_port=admin_port):
             display.note(line)
-        show = _show(f"http://127.0.0.1:{admin_port}/clients", steps)
-        await until_first_end(show, (broker.fail_when_ended(), proxy.fail_when_ended()))
-    raise AssertionError("the table is shown without an end")
+        await until_first_end(broker.fail_when_ended(), [proxy.fail_when_ended()])
+    raise AssertionError("fail_when_ended returns only by raising")
 
 
-def first_steps(options: ServeOptions, *, port: int, admin_port: int) -> list[str]:
+def first_steps(quotas: Sequence[Rule], *, port: int, admin_port: int) -> list[str]:
     """Return the lines that say how to use what has been started."""
-    client_ids = [str(rule["client-id"]) for rule in options.quotas.values() if "client-id" in rule]
+    client_ids = [str(rule["client-id"]) for rule in quotas if "client-id" in rule]
     named = next((client_id for client_id in client_ids if not client_id.startswith("<")), "my-app")
-    lines = [
+    texts = [",".join(f"{key}={value}" for key, value in rule.items()) for rule in quotas]
+    return [
         "Ready: an embedded broker behind the proxy. Configure your application with:",
         f"  bootstrap.servers=127.0.0.1:{port}",
         f"  client.id={named}",
-        *(f"Quota: {text}" for text in options.quotas),
+        *(f"Quota: {text}" for text in texts or ["none; to set one: --quota client-id=my-app,producer_byte_rate=1MiB"]),
+        f"Clients: kafka-quota-proxy top --url http://127.0.0.1:{admin_port}",
+        f"Throttles on demand: http://127.0.0.1:{admin_port}/testing/throttles. Ctrl-C ends.",
     ]
-    if not options.quotas:
-        lines.append("No quota is set. To set one: --quota client-id=my-app,producer_byte_rate=1MiB")
-    return [*lines, f"Throttles on demand: http://127.0.0.1:{admin_port}/testing/throttles. Ctrl-C ends.", ""]
-
-
-async def _show(url: str, steps: Sequence[str]) -> NoReturn:
-    """Show the table of ``top`` below the first steps, again and again. Without a terminal, show nothing."""
-    view = View()
-    if not sys.stdout.isatty():
-        await asyncio.Event().wait()
-    with Screen() as screen:
-        while True:
-            try:
-                page = json.loads(await asyncio.to_thread(fetch_text, url))
-            except DemoError:  # a busy proxy may answer late; its end is an error elsewhere
-                page = {"clients": ()}
-            screen.show(partial(_lines, steps, view.rows(page["clients"])))
-            await asyncio.sleep(_REDRAWN_S)
-
-
-def _lines(steps: Sequence[str], rows: Sequence[Row], width: int, _height: int) -> list[Line]:
-    return [*((Text(line),) for line in steps), *clients_table(rows, width=width)]
 
 
 def _usable_port(port: int, *, option: str) -> int:

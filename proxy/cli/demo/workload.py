@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,6 +43,8 @@ _PRELOAD_RECORDS: Final = 400
 # A fetch that is on its way when the limit comes into force counts towards it, so it must be small.
 _FETCHES_PER_SECOND: Final = 4
 
+Rule = Mapping[str, str | int]  # as in the section quotas of a configuration file
+
 
 class DemoError(Exception):
     """Raised if the demo cannot continue. The message gives the reason."""
@@ -59,6 +63,27 @@ class Options:
     def planned_seconds(self) -> int:
         """The duration under the quotas. With sampled shaping it is long enough for a cycle of burst and silence."""
         return max(self.seconds, SAMPLED_SECONDS) if self.shaping is Shaping.SAMPLED else self.seconds
+
+
+def proxy_config(quotas: Sequence[Rule], shaping: Shaping, *, port: int, admin_port: int, upstream: str) -> str:
+    """Return the text of a configuration file for the proxy. ``upstream`` is the address of the embedded broker.
+
+    The text is JSON, which is valid YAML.
+    """
+    return json.dumps(
+        {
+            "listeners": [{"name": "demo", "bind": f"127.0.0.1:{port}", "upstream": upstream}],
+            "shaping": shaping.value,
+            "quotas": quotas,
+            "admin": {"bind": f"127.0.0.1:{admin_port}"},
+            # Through /testing the demo removes the quotas at first, and later restores them.
+            "testing": True,
+            # So that connections of the user's applications do not delay the end.
+            "drain_timeout": "1s",
+            # Warnings of the proxy would say that clients are throttled, which is the purpose of the demo.
+            "log": {"level": "error"},
+        }
+    )
 
 
 def record_bytes(rate: int, *, overhead_bytes: int) -> int:

@@ -12,7 +12,6 @@ import pytest
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.cli.demo.command import NEXT_STEPS, add_arguments
-from kafka_quota_proxy.proxy.cli.demo.serve_arguments import options_in
 from tests.support.process_tree import descendants, is_alive
 
 DEMO = (sys.executable, "-m", "kafka_quota_proxy.proxy", "demo")
@@ -81,7 +80,7 @@ def test_next_steps_are_commands_and_a_file_that_are_valid(tmp_path: Path) -> No
     parsed = [parser.parse_args(words[1:]) for words in commands if words[0] == "demo"]
 
     assert [one.serve for one in parsed] == [False, True]
-    assert options_in(parsed[1])[1] == []
+    assert parsed[1].quota == [{"client-id": "my-app", "producer_byte_rate": "100KiB"}]
     assert load(file).config.quotas[0].limits == {"producer_byte_rate": 102_400, "consumer_byte_rate": 102_400}
     assert commands[2] == ["run", "laptop.yaml"]
 
@@ -94,6 +93,7 @@ def test_next_steps_are_commands_and_a_file_that_are_valid(tmp_path: Path) -> No
         (("--seconds", "2"), "3 to 3600"),
         (("--shaping", "round"), "paced"),
         (("--serve", "--port=65536"), "is not a port from 0 to 65535"),
+        (("--serve", "--quota", "my-app"), "'my-app' must be KEY=VALUE"),
     ],
 )
 def test_wrong_usage_is_exit_status_2_and_says_which_values_are_right(
@@ -103,4 +103,33 @@ def test_wrong_usage_is_exit_status_2_and_says_which_values_are_right(
         main(["demo", *arguments])
 
     assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_quotas_are_read_as_in_a_file() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    texts = ("client-id=a,b,request_rate=50,shaping=sampled", "user=<default>,client-id=007,consumer_byte_rate=2MB")
+
+    parsed = parser.parse_args([word for text in texts for word in ("--quota", text)])
+
+    assert parsed.quota == [
+        {"client-id": "a,b", "request_rate": 50, "shaping": "sampled"},
+        {"user": "<default>", "client-id": "007", "consumer_byte_rate": "2MB"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--quota", "client-id=a,rate=5"), "quotas[0].rate: "),
+        (("--quota", "client-id=a"), "quotas[0]: limits nothing; give producer_byte_rate"),
+        (("--port", "9092", "--admin-port", "9092"), "127.0.0.1:9092"),
+    ],
+)
+def test_faults_of_what_is_served_are_those_of_a_file(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+) -> None:
+    assert main(["demo", "--serve", *arguments]) == 2
+
     assert words in capsys.readouterr().err

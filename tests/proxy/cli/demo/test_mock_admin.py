@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from kio.serial import entity_reader
 
-from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.cli.demo.mock_admin import MockAdmin
 from tests.protocol.support import kio_messages
 
 NO_TIME = timedelta(0)
-UNKNOWN, ELECTION_NOT_NEEDED = 3, 84
+ELECTION_NOT_NEEDED = 84
 
 
 class Mock:
@@ -109,13 +108,11 @@ def reassign(admin: MockAdmin, *partitions: tuple[str, int, tuple[int, ...] | No
     return [each.error_code for topic in response.responses for each in topic.partitions]
 
 
-def elect(
-    admin: MockAdmin, topics: dict[str, tuple[int, ...]] | None, *, version: int = 1, kind: int = 0
-) -> list[tuple[str, int, int]]:
+def elect(admin: MockAdmin, topics: dict[str, tuple[int, ...]] | None, *, version: int) -> list[tuple[str, int, int]]:
     """Return the topic, the partition and the error of each result."""
     module = requests("elect_leaders", version)
     asked = topics and tuple(module.TopicPartitions(topic=name, partitions=all_) for name, all_ in topics.items())
-    response = ask(admin, module.ElectLeadersRequest(election_type=kind, topic_partitions=asked, timeout=NO_TIME))
+    response = ask(admin, module.ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout=NO_TIME))
     assert response.error_code == 0
     return [
         (topic.topic, each.partition_id, each.error_code)
@@ -138,7 +135,6 @@ def test_defaults_and_assigned_replicas_are_used(mock: Mock, admin: MockAdmin) -
     create(admin, new_topic("default", -1, replicas=-1), new_topic("assigned", -1, -1, assigned=[(2, 1), (1,), (3,)]))
 
     assert mock.leaders == {"default": [1] * 4, "assigned": [2, 1, 3]}
-    assert elect(admin, None) == []  # each leader is the preferred one
 
 
 def test_topics_are_refused_with_the_errors_of_kafka(mock: Mock, admin: MockAdmin) -> None:
@@ -162,38 +158,27 @@ def test_topics_are_refused_with_the_errors_of_kafka(mock: Mock, admin: MockAdmi
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_topics_are_deleted(mock: Mock, admin: MockAdmin, version: int) -> None:
     create(admin, new_topic("old"), new_topic("kept"))
-    reassign(admin, ("old", 0, (2, 1)))
 
     request = requests("delete_topics", version).DeleteTopicsRequest(topic_names=("old", "unknown"), timeout=NO_TIME)
     codes = [each.error_code for each in ask(admin, request).responses]
 
     assert codes == [0, 3]
     assert [*mock.leaders] == ["kept"]
-    create(admin, new_topic("old"))
-    assert elect(admin, {"old": (0,)}) == [("old", 0, ELECTION_NOT_NEEDED)]  # the preferred leader is forgotten
 
 
 @pytest.mark.parametrize(("alter_version", "elect_version"), [(0, 1), (1, 2)])
-def test_an_election_moves_the_leader_to_the_first_replica(
+def test_a_reassignment_moves_the_leader_to_the_first_replica_and_an_election_changes_nothing(
     mock: Mock, admin: MockAdmin, alter_version: int, elect_version: int
 ) -> None:
     create(admin, new_topic("topic"), new_topic("other"))
 
     assert reassign(admin, ("topic", 1, (2, 1)), ("other", 0, (3, 1)), version=alter_version) == [0, 0]
-    assert elect(admin, {"topic": (1,)}, kind=1) == [("topic", 1, ELECTION_NOT_NEEDED)], "none is unclean"
-    assert mock.leaders == {"topic": [1, 1], "other": [1, 1]}
-    elected = [elect(admin, {"topic": (0, 1), "no": (0,)}, version=elect_version) for _ in range(2)]
 
-    assert elected[0] == [("topic", 0, ELECTION_NOT_NEEDED), ("topic", 1, 0), ("no", 0, UNKNOWN)]
-    assert elected[1][1] == ("topic", 1, ELECTION_NOT_NEEDED)
-    assert elect(admin, None, version=elect_version) == [("other", 0, 0)], "those of all that had to move"
     assert mock.leaders == {"topic": [1, 2], "other": [3, 1]}
-    reassign(admin, ("topic", 1, (3, 1)))
-    assert mock.leaders["topic"] == [1, 3], "a leader that is no replica any more moves at once"
-    ongoing = requests("list_partition_reassignments", 0).ListPartitionReassignmentsRequest(
-        timeout=NO_TIME, topics=None
-    )
-    assert ask(admin, ongoing).topics == ()
+    elected = elect(admin, {"topic": (0, 1)}, version=elect_version)
+    assert elected == [("topic", 0, ELECTION_NOT_NEEDED), ("topic", 1, ELECTION_NOT_NEEDED)]
+    assert elect(admin, None, version=elect_version) == []
+    assert mock.leaders == {"topic": [1, 2], "other": [3, 1]}
 
 
 def test_reassignments_are_refused_with_the_errors_of_kafka(mock: Mock, admin: MockAdmin) -> None:
@@ -209,31 +194,8 @@ def test_reassignments_are_refused_with_the_errors_of_kafka(mock: Mock, admin: M
         ("topic", 0, None),
     )
 
-    assert refused == [3, 3, 39, 39, 39, 85]
-    assert elect(admin, None) == []
-
-
-LACKING = {
-    ApiKey.DESCRIBE_CONFIGS: (1, 2),
-    ApiKey.ALTER_CONFIGS: (0, 1),
-    ApiKey.CREATE_PARTITIONS: (0, 1),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0,),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: (0,),
-    ApiKey.ALTER_CLIENT_QUOTAS: (0,),
-}
-
-
-@pytest.mark.parametrize(("api_key", "version"), [(key, version) for key, all_ in LACKING.items() for version in all_])
-def test_an_api_that_the_broker_lacks_says_so(admin: MockAdmin, api_key: ApiKey, version: int) -> None:
-    request = kio_messages.example(kio_messages.request_class(api_key, version), array_length=1)
-    response = ask(admin, request)
-
-    results = [getattr(response, name) for name in ("results", "responses", "entries") if hasattr(response, name)]
-    (refused,) = [response] if hasattr(response, "error_message") else results[0]
-    api = type(request).__name__.removesuffix("Request")
-    text = f"kafka-quota-proxy's embedded broker has no {api}: run the test in front of a Kafka"
-    assert refused.error_code == 35
-    assert refused.error_message.startswith(text)
+    assert refused == [3, 3, 39, 39, 39, 39]
+    assert mock.leaders == {"topic": [1, 1]}
 
 
 @pytest.mark.parametrize("version", range(13))

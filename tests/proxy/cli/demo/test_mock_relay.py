@@ -67,7 +67,7 @@ def test_api_versions_is_sent_as_v0_and_answered_in_the_version_of_the_request()
     flexible = struct.pack(">ihB", 7, 0, 3) + struct.pack(">hhhBhhhB", 18, 0, 4, 0, 99, 3, 5, 0) + bytes(5)
     unknown = struct.pack(">ihi", 7, 35, 1) + struct.pack(">hhh", 18, 0, 2)  # by KIP-511
     for version, expected in ((0, plain), (1, plain + bytes(4)), (2, plain + bytes(4)), (4, flexible), (9, unknown)):
-        repairs = Repairs(_Admin())
+        repairs = Repairs(_Admin())  # type: ignore[arg-type]
 
         sent = repairs.request(struct.pack(">hhi", 18, version, 7) + CLIENT_ID + b"\x00\x05name\x02v\x00")
 
@@ -76,7 +76,7 @@ def test_api_versions_is_sent_as_v0_and_answered_in_the_version_of_the_request()
 
 
 def test_an_answer_takes_the_place_of_the_response_of_the_mock() -> None:
-    repairs = Repairs(_Admin())
+    repairs = Repairs(_Admin())  # type: ignore[arg-type]
 
     sent = [repairs.request(struct.pack(">hhi", api_key, 0, api_key)) for api_key in (1, 99)]
 

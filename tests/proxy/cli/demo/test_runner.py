@@ -1,24 +1,20 @@
-"""Tests the configuration that the demo writes, the throttle times that it reads, and the end of a run."""
+"""Tests the state of clients, the throttle times that the demo reads, and the end of a run."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import Shaping
-from kafka_quota_proxy.proxy.cli.demo.display import BARS, Progress
 from kafka_quota_proxy.proxy.cli.demo.measure import MeasurementError
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports
 from kafka_quota_proxy.proxy.cli.demo.runner import (
     MeasuredClient,
     fetch_text,
-    proxy_config,
     throttle_time_ms,
     until_first_end,
 )
-from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Options
+from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 METRICS = """\
 # TYPE kafka_quota_proxy_throttle_seconds_total counter
@@ -27,21 +23,6 @@ kafka_quota_proxy_throttle_seconds_total{kind="fetch",user="",client_id="other"}
 # TYPE kafka_quota_proxy_throttled_requests_total counter
 kafka_quota_proxy_throttled_requests_total{kind="produce",user="",client_id="demo-producer"} 50.0
 """
-
-
-def test_the_configuration_of_the_proxy_is_valid_and_has_the_options(tmp_path: Path) -> None:
-    options = Options(produce_rate=16_384, fetch_rate=5 * 1024 * 1024, seconds=15, shaping=Shaping.SAMPLED)
-    path = tmp_path / "demo.yaml"
-    path.write_text(proxy_config(options, proxy_port=19_092, admin_port=19_308, upstream="127.0.0.1:29092"))
-
-    loaded = load(path)
-
-    assert loaded.config.shaping is Shaping.SAMPLED
-    assert not loaded.warnings
-    assert [(each.client_id, dict(each.limits)) for each in loaded.config.quotas] == [
-        ("demo-producer", {"producer_byte_rate": 16_384}),
-        ("demo-consumer", {"consumer_byte_rate": 5 * 1024 * 1024}),
-    ]
 
 
 async def test_clients_end_with_the_show_and_the_first_failure_ends_all() -> None:
@@ -95,15 +76,18 @@ def test_rate_without_a_limit_does_not_count_towards_the_verdict(share: float, i
     assert outcome.is_within_tolerance is is_held
 
 
-def test_history_has_the_rate_of_each_bar_from_the_beginning() -> None:
-    client = MeasuredClient("producer", "demo-producer", 1_000, Shaping.PACED)
-    client.flow.record(3_000, now_s=100)
-    client.flow.record(600, now_s=101)
+def test_a_line_has_rate_quota_average_and_throttle_time_as_far_as_there_are_any() -> None:
+    client = MeasuredClient("producer", "demo-producer", 1_024, Shaping.PACED)
+    client.flow.record(3_072, now_s=100)
+    assert client.line(now_s=100.5) == "producer 3.0 KiB/s without a limit"
+    client.limit(now_s=101)
+    client.throttle_time_ms = 12_345.6
+    client.flow.record(1_024, now_s=101)
 
-    view = client.view(Progress(elapsed_s=1.5, planned_s=BARS / 2, free_s=3), now_s=101.5)
-
-    assert view.history == (6_000, 0, 1_200)
-    assert not view.is_limited
+    assert client.line(now_s=101.5) == "producer 1.0 KiB/s of 1.0 KiB/s, throttled 12.3 s"
+    for tick in range(20):
+        client.flow.record(1_024, now_s=102 + tick)
+    assert client.line(now_s=121.5).startswith("producer 1.0 KiB/s of 1.0 KiB/s, average 1.0 KiB/s (")
 
 
 def test_the_throttle_time_of_a_client_is_read_in_milliseconds() -> None:

@@ -1,8 +1,7 @@
-"""Runs ``demo --serve`` with a real client, and tests its first lines, its table and its use of ports."""
+"""Runs ``demo --serve`` with a real client, and tests its first lines and its use of ports."""
 
 import json
 import os
-import pty
 import signal
 import socket
 import subprocess
@@ -56,26 +55,6 @@ def test_a_producer_is_throttled_and_ctrl_c_ends_everything(tmp_path: Path) -> N
     assert len(children) == 4, "a guard and a program for the broker and for the proxy"
     assert [pid for pid in children if is_alive(pid)] == []
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_terminal_shows_the_first_steps_and_the_table_of_top() -> None:
-    outer, inner = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
-    command = [*SERVE, "--port", "0", "--admin-port", "0"]
-    with subprocess.Popen(command, stdout=inner, env=environment) as demo:
-        timer = threading.Timer(60, demo.kill)
-        timer.start()
-        drawn = b""
-        while b"rate/s" not in drawn:
-            drawn += os.read(outer, 65_536)
-        demo.send_signal(signal.SIGTERM)
-        status = demo.wait()
-        timer.cancel()
-    os.close(inner)
-    os.close(outer)
-
-    assert drawn.count(b"bootstrap.servers=127.0.0.1:") == 2
-    assert status == 143
 
 
 @pytest.mark.parametrize("option", ["--port", "--admin-port"])

@@ -1,8 +1,9 @@
-"""Tests the sizes and durations that the demo chooses for any rate."""
+"""Tests the sizes and durations that the demo chooses for any rate, and the configuration that it writes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.demo.clients import FETCH_OVERHEAD_BYTES, PRODUCE_OVERHEAD_BYTES
 from kafka_quota_proxy.proxy.cli.demo.workload import (
@@ -11,6 +12,7 @@ from kafka_quota_proxy.proxy.cli.demo.workload import (
     Options,
     max_fetch_bytes,
     preload_records,
+    proxy_config,
     record_bytes,
 )
 
@@ -31,3 +33,16 @@ def test_sampled_runs_for_a_cycle_at_least() -> None:
         return Options(produce_rate=MIN_RATE, fetch_rate=MIN_RATE, seconds=seconds, shaping=shaping).planned_seconds
 
     assert [planned(5, Shaping.PACED), planned(5, Shaping.SAMPLED), planned(60, Shaping.SAMPLED)] == [5, 15, 60]
+
+
+def test_the_configuration_of_the_proxy_is_valid_and_has_the_options() -> None:
+    quota = {"client-id": "demo-producer", "producer_byte_rate": 16_384}
+    text = proxy_config([quota], Shaping.SAMPLED, port=19_092, admin_port=19_308, upstream="127.0.0.1:29092")
+
+    loaded = load_bytes(text.encode(), file="demo.yaml")
+
+    assert loaded.config.shaping is Shaping.SAMPLED
+    assert loaded.config.testing
+    assert not loaded.warnings
+    (rule,) = loaded.config.quotas
+    assert (rule.client_id, dict(rule.limits)) == ("demo-producer", {"producer_byte_rate": 16_384})
