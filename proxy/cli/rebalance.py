@@ -4,25 +4,32 @@ It shows how far the reassignment has got, and when it will end, if at all. The 
 """
 
 import argparse
+import json
 import re
 import sys
-from datetime import datetime, timedelta
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from datetime import time as time_of_day
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafka_quota_proxy.config.errors import ConfigError, UnitError
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import AdminClient
 from kafka_quota_proxy.config.units import parse_duration_ms
-from kafka_quota_proxy.proxy.cli.reassignment.progress import LEAST_SPAN_MS
-from kafka_quota_proxy.proxy.cli.reassignment.watch import Clock, Plan, ReadingError, Watcher, read_snapshot
+from kafka_quota_proxy.proxy.cli.reassignment.as_text import as_json, lines
+from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ReadingError, read_snapshot
+from kafka_quota_proxy.proxy.cli.reassignment.progress import Sample, report_of
 from kafka_quota_proxy.proxy.kafka_client.admin_client import ADMIN_ERRORS, ClusterClient
 from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 
 # A little longer than the window of Kafka's replication quotas, over which the rate of a follower evens out.
-_EVERY: Final = "12s"
+_WATCHED_MS: Final = 12_000
+# Half a second is short enough to see the steps of Kafka's own throttle, which come once a second.
+_SAMPLE_S: Final = 0.5
 _TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])", re.ASCII)
+_INTERRUPTED: Final = 130
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,48 +41,56 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_by,
         help="also say which throttle ends by TIME: 06:00 (local time), or 2h from now",
     )
-    parser.add_argument("--watch", action="store_true", help="report until it ends (default: one report)")
-    parser.add_argument(
-        "--every",
-        metavar="DURATION",
-        type=_every_ms,
-        default=_EVERY,
-        help=f"the time before the first report, and between reports (default {_EVERY})",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object per line and report, in bytes and milliseconds"
-    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object, in bytes and milliseconds")
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print reports on the reassignment, and return the exit status."""
+    """Print a report on the reassignment, and return the exit status: 1 if it never ends or waits for brokers."""
     try:
         config = load(args.config).config
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    clock = Clock()
-    plan = Plan(
-        every_ms=args.every,
-        continues=args.watch,
-        is_json=args.json,
-        by=None if args.by is None else deadline(args.by.when, clock.local()),
-        by_words="" if args.by is None else args.by.words,
-    )
     settings = config.replication.admin_client if config.replication else AdminClient()
-    watcher: Watcher | None = None
     try:
         with ClusterClient(settings, servers_of(config.listeners)) as admin:
-            watcher = Watcher(
-                lambda: read_snapshot(admin, clock_ms=clock.now_ms),
-                failures=ADMIN_ERRORS, clock=clock, plan=plan, out=sys.stdout, errors=sys.stderr,
-            )  # fmt: skip
-            return watcher.run()
+            samples = _samples(lambda: read_snapshot(admin, clock_ms=_now_ms))
     except (*ADMIN_ERRORS, ReadingError) as error:
         sys.stderr.write(f"kafka-quota-proxy rebalance: {type(error).__name__}: {error}\n")
         return 1
     except KeyboardInterrupt:
-        return 1 if watcher is None else watcher.status
+        return _INTERRUPTED
+    now = _local()
+    if not samples:
+        none = {"time_ms": round(now.timestamp() * 1_000), "state": "none", "moves": []}
+        sys.stdout.write(f"{json.dumps(none) if args.json else 'no reassignment in progress'}\n")
+        return 0
+    report, by = report_of(samples), None if args.by is None else deadline(args.by, now)
+    if args.json:
+        sys.stdout.write(f"{json.dumps(as_json(report, now=now, by=by))}\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in (f"{now:%Y-%m-%d %H:%M:%S}", *lines(report, now=now, by=by)))
+    return 1 if report.never_ends or report.waiting else 0
+
+
+def _samples(read: Callable[[], Sample]) -> list[Sample]:
+    """Return samples of the cluster over ``_WATCHED_MS``, or none if nothing moves any more."""
+    samples: list[Sample] = []
+    while not samples or samples[-1].time_ms - samples[0].time_ms < _WATCHED_MS:
+        if samples:
+            time.sleep(_SAMPLE_S)
+        samples.append(read())
+        if not samples[-1].moves and not samples[-1].waiting:
+            return []
+    return samples
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _local() -> datetime:
+    return datetime.now(UTC).astimezone()
 
 
 def deadline(by: time_of_day | timedelta, now: datetime) -> datetime:
@@ -87,29 +102,14 @@ def deadline(by: time_of_day | timedelta, now: datetime) -> datetime:
     return today if today > now else datetime.combine(now.date() + timedelta(days=1), by).astimezone()
 
 
-class _By(NamedTuple):
-    when: time_of_day | timedelta
-    words: str  # completes "to end ..."
-
-
-def _by(text: str) -> _By:
+def _by(text: str) -> time_of_day | timedelta:
     found = _TIME_OF_DAY.fullmatch(text)
     if found:
-        return _By(time_of_day(int(found[1]), int(found[2])), f"by {text}")
+        return time_of_day(int(found[1]), int(found[2]))
     try:
         duration_ms = parse_duration_ms(text)
     except UnitError as error:
         raise argparse.ArgumentTypeError(f"{error}, or a time of day, such as 06:00") from None
     if not 0 < duration_ms <= 366 * 86_400_000:
         raise argparse.ArgumentTypeError("must be above 0 and at most a year")
-    return _By(timedelta(milliseconds=duration_ms), f"within {text}")
-
-
-def _every_ms(text: str) -> int:
-    try:
-        every_ms = parse_duration_ms(text)
-    except UnitError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if every_ms < LEAST_SPAN_MS:
-        raise argparse.ArgumentTypeError(f"must be at least {LEAST_SPAN_MS // 1_000}s: a shorter time gives no rate")
-    return every_ms
+    return timedelta(milliseconds=duration_ms)

@@ -6,7 +6,6 @@ This module does no I/O and reads no clock.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -60,21 +59,17 @@ _SHOWN_MOVES: Final = 5
 _HEADINGS: Final = ("topic", "to", "left", "rate", "incoming", "time left", "ends")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deadline:
-    """Holds the time by which the operator wants the reassignment to end (``--by``)."""
+def lines(report: Report, *, now: datetime, by: datetime | None = None) -> Iterator[str]:
+    """Yield the lines of the report. ``now`` is the local time of the report's last sample.
 
-    duration_ms: float  # from now, above 0
-    words: str  # as the operator wrote it, such as "by 06:00" or "within 2h"
-
-
-def lines(report: Report, *, now: datetime, by: Deadline | None = None) -> Iterator[str]:
-    """Yield the lines of the report. ``now`` is the local time of the report's last sample."""
+    ``by`` is the time by which the operator wants the reassignment to end, after ``now``.
+    """
     if report.rows:
         yield from _table([_HEADINGS, *(_cells(row, now) for row in report.rows)])
         yield _summary(report, now)
         if by is not None:
-            yield f"to end {by.words} it takes {rate_text(report.rate_to_end_in(by.duration_ms))} at each broker"
+            rate = report.rate_to_end_in((by - now) / timedelta(milliseconds=1))
+            yield f"to end by {by:%Y-%m-%d %H:%M:%S} it takes {rate_text(rate)} at each broker"
     moves_by_reason: dict[tuple[tuple[int, ...], str], list[Move]] = {}
     for move, brokers, reason in report.waiting:
         moves_by_reason.setdefault((brokers, reason), []).append(move)
@@ -85,11 +80,12 @@ def lines(report: Report, *, now: datetime, by: Deadline | None = None) -> Itera
         yield f"{names}{more} {'waits' if len(moves) == 1 else 'wait'} for {whom}: {reason}"
 
 
-def as_json(report: Report, *, time_ms: int, by: Deadline | None = None) -> dict[str, Any]:
+def as_json(report: Report, *, now: datetime, by: datetime | None = None) -> dict[str, Any]:
     """Return the report as a JSON object, in bytes, bytes per second and milliseconds.
 
-    A null stands for "never" or "unknown". ``time_ms`` is the Unix time of the report.
+    A null stands for "never". The times are those of ``lines``.
     """
+    time_ms = round(now.timestamp() * 1_000)
     fields: dict[str, Any] = {
         "time_ms": time_ms,
         "sampled_ms": report.span_ms,
@@ -107,16 +103,15 @@ def as_json(report: Report, *, time_ms: int, by: Deadline | None = None) -> dict
         ],
     }
     if by is not None:
-        fields["by"] = {"time_left_ms": round(by.duration_ms), "rate": report.rate_to_end_in(by.duration_ms)}
+        left_ms = (by - now) / timedelta(milliseconds=1)
+        fields["by"] = {"time_left_ms": round(left_ms), "rate": report.rate_to_end_in(left_ms)}
     return fields
 
 
 def _state(one: Report | Row) -> str:
     if one.never_ends:
         return "never ends"
-    if isinstance(one, Report) and one.waiting:
-        return "waits"
-    return "unknown" if one.time_left_ms is None else "ends"
+    return "waits" if isinstance(one, Report) and one.waiting else "ends"
 
 
 def _fields(load: Load, time_left_ms: float | None, time_ms: int) -> dict[str, Any]:
@@ -131,7 +126,7 @@ def _fields(load: Load, time_left_ms: float | None, time_ms: int) -> dict[str, A
 
 
 def _cells(row: Row, now: datetime) -> tuple[str, ...]:
-    time_left, ends = "never ends" if row.never_ends else "…", ""
+    time_left, ends = "never ends", ""
     if row.time_left_ms is not None:
         time_left, ends = duration_text(row.time_left_ms), clock_text(now, row.time_left_ms)
     load = row.load
@@ -139,15 +134,11 @@ def _cells(row: Row, now: datetime) -> tuple[str, ...]:
         row.topic,
         f"broker {row.follower}",
         size_text(load.left_bytes),
-        _rate(load),
+        rate_text(load.rate),
         rate_text(load.incoming_rate),
         time_left,
         ends,
     )
-
-
-def _rate(load: Load) -> str:
-    return "…" if load.rate is None else rate_text(load.rate)
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -162,10 +153,10 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def _summary(report: Report, now: datetime) -> str:
     """Return one line about the whole reassignment: the bytes left, the rates, and when it ends."""
     total = report.total
-    end = {"never ends": "never ends at this rate", "waits": "the rest waits", "unknown": "not watched for long enough"}
+    end = {"never ends": "never ends at this rate", "waits": "the rest waits"}
     left_ms = report.time_left_ms or 0.0
     return (
-        f"{'without what waits' if report.waiting else 'in all'}: {size_text(total.left_bytes)} left, {_rate(total)} "
-        f"copied, {rate_text(total.incoming_rate)} incoming, "
+        f"{'without what waits' if report.waiting else 'in all'}: {size_text(total.left_bytes)} left, "
+        f"{rate_text(total.rate)} copied, {rate_text(total.incoming_rate)} incoming, "
         + end.get(_state(report), f"ends in {duration_text(left_ms)}, at {clock_text(now, left_ms)}")
     )

@@ -6,11 +6,10 @@ are those of the logs on disk. Retention makes logs shrink, so the rates count o
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 
 class Move(NamedTuple):
@@ -61,20 +60,20 @@ class Load:
     """Holds what is left to copy to one broker, from one broker, or of one topic to one broker."""
 
     left_bytes: int
-    rate: float | None  # at which replicas are copied; None if not observed for long enough
+    rate: float  # at which replicas are copied
     incoming_rate: float  # new data that arrives for the replicas that are being copied, and has to be copied too
     in_sync_rate: float = 0.0  # new data that followers in sync fetch, which counts in a leader's throttle
 
     @property
     def time_left_ms(self) -> float | None:
-        """How long the copying takes, in milliseconds. None if that is not known yet, or if it never ends.
+        """How long the copying takes, in milliseconds. None if it never ends.
 
         It takes L / (R − A) seconds for L bytes that are left, if R bytes per second are copied and A arrive. It never
         ends unless R is above A. Source: KIP-73, questions and answers.
         """
         if self.left_bytes == 0:
             return 0.0
-        net_rate = (self.rate or 0.0) - self.incoming_rate
+        net_rate = self.rate - self.incoming_rate
         return self.left_bytes * 1_000 / net_rate if net_rate > 0 else None
 
     def rate_to_end_in(self, duration_ms: float) -> float:
@@ -89,12 +88,12 @@ class Row:
     topic: str
     follower: int
     load: Load
-    time_left_ms: float | None  # None if that is not known yet, or if it never ends
+    time_left_ms: float | None  # None if it never ends
 
     @property
     def never_ends(self) -> bool:
-        """Whether the rate is known, and the copying does not end at this rate."""
-        return self.load.rate is not None and self.time_left_ms is None
+        """Whether the copying does not end at its rate."""
+        return self.time_left_ms is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +113,7 @@ class Report:
 
     @property
     def time_left_ms(self) -> float | None:
-        """How long the whole takes, in milliseconds. None if that is not known yet, or if it never ends or waits."""
+        """How long the whole takes, in milliseconds. None if it never ends or waits."""
         times = [row.time_left_ms for row in self.rows]
         ends = [time for time in times if time is not None]
         return max(ends, default=0.0) if len(ends) == len(times) and not self.waiting else None
@@ -124,75 +123,52 @@ class Report:
         return max((load.rate_to_end_in(duration_ms) for load in self.brokers), default=0.0)
 
 
-# Rates are measured over this time. Replication quotas average over eleven windows of a second
-# (replication.quota.window.num), and a follower that has used its share may rest for most of that time.
-WINDOW_MS: Final = 30_000
-# A shorter time gives no rate. A follower may get the bytes of a whole window of its quota at once.
-LEAST_SPAN_MS: Final = 11_000
+def report_of(samples: Sequence[Sample]) -> Report:
+    """Return a report on the progress as of the last of ``samples``, of which there are at least two.
+
+    A shorter time than eleven seconds gives no rate. Replication quotas average over eleven windows of a second
+    (replication.quota.window.num), and a follower may get the bytes of a whole window of its quota at once.
+    """
+    now = samples[-1]
+    every = {move for sample in samples for move in sample.moves}  # with those that have arrived meanwhile
+    followers = sorted({move.follower for move in now.moves})
+    leaders = sorted({sizes.leader for sizes in now.moves.values()})
+    to_brokers = {broker: _load(samples, {move for move in every if move.follower == broker}) for broker in followers}
+    from_brokers = [
+        _load(samples, {move for move, sizes in now.moves.items() if sizes.leader == broker}, counts_in_sync=True)
+        for broker in leaders
+    ]
+    rows = []
+    for topic, broker in sorted({(move.topic, move.follower) for move in now.moves}):
+        load = _load(samples, {move for move in every if (move.topic, move.follower) == (topic, broker)})
+        # When other topics have arrived at the broker, this one gets their rate, so it ends with all at the latest.
+        times = [time for one in (load, to_brokers[broker]) if (time := one.time_left_ms) is not None]
+        rows.append(Row(topic=topic, follower=broker, load=load, time_left_ms=min(times, default=None)))
+    return Report(
+        span_ms=now.time_ms - samples[0].time_ms,
+        rows=tuple(rows),
+        total=_load(samples, every),
+        brokers=(*from_brokers, *to_brokers.values()),
+        waiting=now.waiting,
+    )
 
 
-class Progress:
-    """Collects the samples of a reassignment over the last ``WINDOW_MS``, and computes reports from these samples."""
-
-    def __init__(self) -> None:
-        self._samples: deque[Sample] = deque()
-
-    def add(self, sample: Sample) -> None:
-        """Add a sample, which is newer than those before it."""
-        self._samples.append(sample)
-        while len(self._samples) > 2 and self._samples[1].time_ms <= sample.time_ms - WINDOW_MS:
-            self._samples.popleft()
-
-    def report(self) -> Report:
-        """Return a report on the progress as of the last sample. At least one sample must have been added."""
-        now = self._samples[-1]
-        every = {move for sample in self._samples for move in sample.moves}  # with those that have arrived meanwhile
-        followers = sorted({move.follower for move in now.moves})
-        leaders = sorted({sizes.leader for sizes in now.moves.values()})
-        to_brokers = {broker: self._load({move for move in every if move.follower == broker}) for broker in followers}
-        from_brokers = [
-            self._load({move for move, sizes in now.moves.items() if sizes.leader == broker}, counts_in_sync=True)
-            for broker in leaders
-        ]
-        rows = []
-        for topic, broker in sorted({(move.topic, move.follower) for move in now.moves}):
-            load = self._load({move for move in every if (move.topic, move.follower) == (topic, broker)})
-            # When other topics have arrived at the broker, this one gets their rate, so it ends with all at the latest.
-            times = [time for one in (load, to_brokers[broker]) if (time := one.time_left_ms) is not None]
-            rows.append(Row(topic=topic, follower=broker, load=load, time_left_ms=min(times, default=None)))
-        return Report(
-            span_ms=self._span_ms,
-            rows=tuple(rows),
-            total=self._load(every),
-            brokers=(*from_brokers, *to_brokers.values()),
-            waiting=now.waiting,
-        )
-
-    @property
-    def _span_ms(self) -> int:
-        return self._samples[-1].time_ms - self._samples[0].time_ms
-
-    def _load(self, moves: Set[Move], *, counts_in_sync: bool = False) -> Load:
-        """Return the load of ``moves``. Of those that have arrived only the rate counts."""
-        copied = incoming = in_sync = left_bytes = 0
-        for move in moves:
-            steps = list(pairwise(one.moves[move] for one in self._samples if move in one.moves))
-            copied += sum(max(0, after.follower_bytes - before.follower_bytes) for before, after in steps)
-            sizes = self._samples[-1].moves.get(move)
-            if sizes is None:
-                continue
-            # A new leader's log may have another size.
-            same = [(before, after) for before, after in steps if before.leader == after.leader]
-            grown = sum(max(0, after.leader_bytes - before.leader_bytes) for before, after in same)
-            left_bytes += sizes.left_bytes
-            incoming += grown
-            in_sync += grown * sizes.in_sync_followers if counts_in_sync else 0
-        return Load(
-            left_bytes=left_bytes,
-            rate=self._rate(copied) if self._span_ms >= LEAST_SPAN_MS else None,
-            incoming_rate=self._rate(incoming),
-            in_sync_rate=self._rate(in_sync),
-        )
-
-    def _rate(self, grown_bytes: int) -> float:
-        return grown_bytes * 1_000 / self._span_ms if self._span_ms else 0.0
+def _load(samples: Sequence[Sample], moves: Set[Move], *, counts_in_sync: bool = False) -> Load:
+    """Return the load of ``moves``. Of those that have arrived only the rate counts."""
+    copied = incoming = in_sync = left_bytes = 0
+    for move in moves:
+        steps = list(pairwise(one.moves[move] for one in samples if move in one.moves))
+        copied += sum(max(0, after.follower_bytes - before.follower_bytes) for before, after in steps)
+        sizes = samples[-1].moves.get(move)
+        if sizes is None:
+            continue
+        # A new leader's log may have another size.
+        same = [(before, after) for before, after in steps if before.leader == after.leader]
+        grown = sum(max(0, after.leader_bytes - before.leader_bytes) for before, after in same)
+        left_bytes += sizes.left_bytes
+        incoming += grown
+        in_sync += grown * sizes.in_sync_followers if counts_in_sync else 0
+    per_s = 1_000 / (samples[-1].time_ms - samples[0].time_ms)
+    return Load(
+        left_bytes=left_bytes, rate=copied * per_s, incoming_rate=incoming * per_s, in_sync_rate=in_sync * per_s
+    )

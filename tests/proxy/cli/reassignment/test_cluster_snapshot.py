@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ReadingError, read_snapshot
 from kafka_quota_proxy.proxy.cli.reassignment.progress import Move, Sample, Sizes, Waiting
-from kafka_quota_proxy.proxy.cli.reassignment.watch import ReadingError, read_snapshot
 from kafka_quota_proxy.proxy.kafka_client.admin_client import LogSizes
 from kafka_quota_proxy.proxy.kafka_client.admin_requests import Metadata, Partition, Topic
 
