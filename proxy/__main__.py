@@ -67,11 +67,9 @@ _COMMANDS: Final = {
         "Exit status: 0 the file can be used; 2 it cannot.",
     ),
     "explain": _Command(
-        "show which quota applies to a client, its priority in a fair call queue, and why",
-        "example: kafka-quota-proxy explain config.yaml --user alice --client-id etl\n"
-        "         kafka-quota-proxy explain config.yaml --user alice --url http://127.0.0.1:9308\n\n"
-        "With --json: an object for each kind of quota, or null if nothing limits it. With --url also:\n"
-        "fair_call_queue, an object for each listener that has one.",
+        "show which quota applies to a client, and why",
+        "example: kafka-quota-proxy explain config.yaml --user alice --client-id etl\n\n"
+        "With --json: an object for each kind of quota, or null if nothing limits it.",
     ),
     "top": _Command(
         "show the clients of a running proxy: who is throttled now, by which rule, and since when",

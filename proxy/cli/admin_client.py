@@ -1,12 +1,12 @@
 """The HTTP client with which commands such as ``quotas`` send requests to a running proxy's admin port."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName
@@ -28,11 +28,6 @@ _QUOTAS: Final = "/quotas"
 _MAX_MESSAGE_BYTES: Final = 500
 _WRONG_PORT: Final = "is it the admin port of a kafka-quota-proxy?"
 _T = TypeVar("_T")
-
-
-# The priority of a client in each fair call queue. There is one object for each listener that has such a queue, as
-# ``proxy.admin.priority_api.report`` makes it.
-Queues: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 class AdminPortError(Exception):
@@ -109,12 +104,6 @@ class AdminClient:
         after = response.headers.get("Retry-After", "")
         is_limited = response.status == HTTPStatus.TOO_MANY_REQUESTS and after.isascii() and after.isdigit()
         return Answer(results, int(after[:6]) if is_limited else 0, body.decode())
-
-    def priority(self, *, user: str, client_id: str, ip: str) -> Queues:
-        """Return a client's priority in each fair call queue. ``ip`` identifies a client that is not authenticated."""
-        _, body = self._request("GET", f"/callqueue?{urlencode({'user': user, 'client-id': client_id, 'ip': ip})}")
-        queues: Queues = self._parse(lambda: json.loads(body))
-        return queues
 
     def clients(self, query: Mapping[str, str]) -> dict[str, Any]:
         """Return the active clients, with their limits and throttles. ``query`` has the parameters of ``/clients``."""

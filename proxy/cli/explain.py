@@ -1,16 +1,16 @@
 """``kafka-quota-proxy explain`` shows which quotas apply to a client, with their precedence, and why others do not.
 
 The command reads the configuration file and its store, and shows which rules apply now, or at the time given with
-``--at``. With ``--url`` it also asks a running proxy for the client's priority in its fair call queues.
+``--at``.
 """
 
 import argparse
+import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import time_ns
-from typing import Any, Final
+from typing import Final
 
 from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.errors import ConfigError, TermsError, UnitError
@@ -19,9 +19,7 @@ from kafka_quota_proxy.config.model import Store
 from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE
 from kafka_quota_proxy.config.term_values import parse_instant_ms
-from kafka_quota_proxy.proxy.cli.admin_client import AdminClient, AdminPortError, Queues
-from kafka_quota_proxy.proxy.cli.explanation import output as text
-from kafka_quota_proxy.proxy.cli.explanation.output import as_json
+from kafka_quota_proxy.proxy.cli.explanation.output import lines, rule_hints
 from kafka_quota_proxy.proxy.cli.explanation.resolve import Rules, explain
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from kafka_quota_proxy.proxy.rules.model import Change
@@ -38,12 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--client-id", metavar="C", default="", help="the client-id (default: the client sends none)")
     parser.add_argument("--ip", metavar="I", help=f"the client's address: explain its {CONNECTION_CREATION_RATE}, too")
     parser.add_argument(
-        "--url",
-        metavar="URL",
-        help="the admin port of a running proxy, such as http://127.0.0.1:9308: show the client's current priority, "
-        "and why (fair_call_queue; for a client that does not log in give --ip, too)",
-    )
-    parser.add_argument(
         "--at",
         metavar="TIME",
         help="the time, such as 2030-01-31T00:00:00Z: rules may expire, have a schedule or a ramp (default: now)",
@@ -55,17 +47,10 @@ def execute(args: argparse.Namespace) -> int:
     """Print the explanation of a client's quotas, and return the exit status."""
     if not args.user:
         return _fail(f"a user has a name; one that did not authenticate is {ANONYMOUS}", 2)
-    if args.url is not None and args.user == ANONYMOUS and args.ip is None:
-        return _fail(
-            "--url: in a queue, a client without a login is known by its client-id and address; give --ip, or --user", 2
-        )
-    queues = None
     try:
         ip = None if args.ip is None else parse_ip(args.ip)
         now_ms = time_ns() // 1_000_000 if args.at is None else parse_instant_ms(args.at)
         rules = rules_at(load(args.config), now_ms=now_ms)
-        if args.url is not None:
-            queues = AdminClient(args.url).priority(user=args.user, client_id=args.client_id, ip=ip or "")
     except UnitError as error:
         return _fail(f"--ip: {error}", 2)
     except TermsError as error:
@@ -75,21 +60,19 @@ def execute(args: argparse.Namespace) -> int:
         return 2
     except (OSError, UnusableSourceError) as error:
         return _fail(f"the store cannot be read: {error}", 1)
-    except AdminPortError as error:
-        return _fail(str(error), 1)
     config = rules.config
     found = explain(rules, user=args.user, client_id=args.client_id, ip=ip)
     known_last = config.store.path if config.store is not None and _has_store_files(config.store) else None
     if args.json:
-        sys.stdout.write(as_json(found, config, known_last=known_last, queues=queues))
+        fields: dict[str, object] = {**found.kinds, CONNECTION_CREATION_RATE: found.of_ip}
+        if config.quotas_from is not None:
+            fields["quotas_from"] = str(config.quotas_from)
+        if config.store is not None and config.store.topic is not None:
+            fields["store"] = {"topic": str(config.store.topic), "known_last": known_last}
+        sys.stdout.write(f"{json.dumps(fields, indent=2)}\n")
         return 0
-    names = [listener.name for listener in config.listeners]
-    lines = (
-        *text.lines(found, max_throttle_time_ms=config.max_throttle_time_ms),
-        *text.rule_hints(config, known_last=known_last),
-        *(text.queue_hints(config) if queues is None else _priority_lines(queues, names)),
-    )
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    shown = lines(found, user=args.user, client_id=args.client_id, ip=ip, bound_ms=config.max_throttle_time_ms)
+    sys.stdout.writelines(f"{line}\n" for line in (*shown, *rule_hints(config, known_last=known_last)))
     return 0
 
 
@@ -118,28 +101,3 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
 
 def _has_store_files(store: Store) -> bool:
     return store.path is not None and Path(store.path).exists()
-
-
-def _priority_lines(queues: Queues, listeners: Iterable[str]) -> Iterator[str]:
-    """Yield lines that show a client's priority at each of ``listeners``, or that a listener has no fair call queue."""
-    for queue in queues:
-        for user in queue["users"]:
-            level = f"priority level {user['level']}, of 0 (served first) to {queue['levels'] - 1}"
-            yield ""
-            yield f"fair_call_queue at listener {queue['listener']}: {level}"
-            yield f"  why          {user['why']}"
-            yield f"  identity     {user['identity']}"
-            for broker in queue["brokers"]:
-                yield from _broker_lines(broker, user["level"], queue["utilisation_floor"])
-    queued = {queue["listener"] for queue in queues}
-    for name in listeners:
-        if name not in queued:
-            yield ""
-            yield f"fair_call_queue at listener {name}: none"
-
-
-def _broker_lines(broker: Mapping[str, Any], level: int, floor: float | None) -> Iterator[str]:
-    in_use, slots, waiting = broker["in_flight"], broker["max_in_flight"], sum(broker["queue_sizes"])
-    yield f"  broker       {broker['upstream']}: {in_use} of {slots} slots in use, {waiting} requests wait"
-    if level > 0 and floor is not None and in_use < floor * slots:
-        yield f"               below {floor:.0%} of its slots in use, every user is level 0, as now"

@@ -132,7 +132,7 @@ def test_forecast_of_a_move_is_right(cluster: Kafka) -> None:
         # once.
         _reassign(cluster, 3, "--execute", "--throttle", str(round(report["by"]["rate"])))
         began_ms = time.time() * 1_000
-        watched = []
+        watched: list[Mapping[str, Any]] = []
         while not watched or watched[-1]["state"] != "none":
             watched += _reports(_rebalance(path, "--json"))
 

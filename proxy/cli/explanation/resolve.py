@@ -1,69 +1,25 @@
 """Works out which rules apply to a client and why the others do not, with the same code as a running proxy."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, Listener, ProxyConfig, QuotaRule, Shaping
-from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, Listener, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, CONNECTION_CREATION_RATE, QuotaKind
+from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import Candidate, Level, RuleTable, Tags, bounded
-from kafka_quota_proxy.proxy.quota.nearest_rule import nearest_rule
-from kafka_quota_proxy.proxy.quota.rule_phrases import as_written, upcoming_changes, why_inactive
+from kafka_quota_proxy.proxy.quota.entity import Level, RuleTable, Tags
+from kafka_quota_proxy.proxy.quota.nearest_rule import guess_words, nearest_rule
+from kafka_quota_proxy.proxy.quota.rule_phrases import limit_words, rule_entity, upcoming_changes, why_inactive
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force
 from kafka_quota_proxy.proxy.rules.model import Entity as StoreEntity
 
+# What --json prints for a kind of quota.
+Fields: TypeAlias = dict[str, Any]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtListener:
-    """How one listener of the proxy enforces a client's limit of one kind of quota."""
-
-    listener: str
-    enforcement: Enforcement | None  # None for an inter-broker listener, which has no limits
-    shaping: Shaping | None  # None for a quota that is not a rate
-    max_fetch_bytes: int | None  # the bound on a fetch's max_bytes, or None if there is none
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherRule:
-    """A rule for the client that does not apply, and the reason why."""
-
-    rule: QuotaRule | IpRule
-    level: Level | None  # None for a rule of an address
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """Which limit applies to the client for one kind of quota, and which rule sets it.
-
-    If no limit applies, ``rule`` is None, and ``why`` may give the reason.
-    """
-
-    key: str  # the key of the quota, which is Kafka's or the proxy's own
-    rule: QuotaRule | None
-    level: Level | None
-    limit: float | None  # in the unit of the key
-    bucket: Tags
-    at_listeners: tuple[AtListener, ...]
-    lost: tuple[OtherRule, ...]  # rules that lost to a rule of a more specific level
-    times: tuple[str, ...] = ()  # future changes of the rule, in words
-    not_now: tuple[OtherRule, ...] = ()  # rules that have expired or are outside their schedules
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IpVerdict:
-    """The limit on new connections from an IP address. ``rule`` is None if nothing limits the address."""
-
-    ip: str
-    rule: IpRule | None
-    lost: tuple[OtherRule, ...]
-    times: tuple[str, ...]
-    not_now: tuple[OtherRule, ...]
+_OWN_RULE: Final = "the address has a rule of its own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,21 +32,18 @@ class Rules:
     now_ms: int  # Unix time
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """The limits that apply to one client, and the rules that set them."""
+class Explanation(NamedTuple):
+    """The limits that apply to one client, and the rules that set them.
 
-    user: str
-    client_id: str
+    ``kinds`` and ``of_ip`` are JSON: an object for each kind of quota, or None without a limit. An object whose
+    ``rule`` is None has rules that apply at other times, under ``not_now``.
+    """
+
     charged_user: str  # the user after folding (principals.fold), to which requests are charged
     is_exempt: bool
-    verdicts: tuple[Verdict, ...]
-    of_ip: IpVerdict | None  # None if no address was given
-    nearest: QuotaRule | None = None  # if no rule names the client at any time: the rule that is spelt most like it
-
-
-_OWN_RULE: Final = "the address has a rule of its own"
-_OF_BROKERS: Final = "the user is a broker's (principals.brokers) and may have any number"
+    guess: str  # if no rule names the client at any time: the rule that is spelt most like it
+    kinds: Mapping[str, Fields | None]
+    of_ip: Fields | None  # None if no address was given, or nothing limits it
 
 
 def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -> Explanation:
@@ -101,80 +54,112 @@ def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -
     """
     principals = rules.config.principals
     charged_user, is_exempt = PrincipalRules(principals).charged_user(user)
-    of_connections = _of_connections(
-        rules, user=charged_user, client_id=client_id, is_exempt=is_exempt, is_broker=user in principals.brokers
-    )
-    found = [*_of_buckets(rules, user, charged_user, client_id), (QuotaKind.CONNECTIONS, of_connections)]
-    verdicts = tuple(
-        _with_times(verdict, rules, kind, user=charged_user, client_id=client_id) for kind, verdict in found
-    )
-    is_limited = any(verdict.rule or verdict.not_now for verdict in verdicts)
+    client, tables = Tags(charged_user, client_id), RuleTables(rules.config)
+    kinds: dict[str, Fields | None] = dict.fromkeys(kind.key for kind in (*BUCKET_KINDS, QuotaKind.CONNECTIONS))
+    if not is_exempt:
+        listeners = _listeners(rules.config, user, client_id)
+        for kind, table in tables.tables.items():
+            kinds[kind.key] = _of_kind(rules, table, client, listeners[kind])
+        if user not in principals.brokers:  # a broker may have any number
+            kinds[QuotaKind.CONNECTIONS.key] = _of_kind(
+                rules, tables.connections, client, _listeners_of_connections(rules.config, tables.connections, client)
+            )
+    is_unknown = not is_exempt and not any(kinds.values())
+    nearest = nearest_rule(tables, client) if is_unknown else None
     return Explanation(
-        user=user,
-        client_id=client_id,
         charged_user=charged_user,
         is_exempt=is_exempt,
-        verdicts=verdicts,
+        guess="" if nearest is None else guess_words(nearest),
+        kinds=kinds,
         of_ip=None if ip is None else _of_ip(rules, ip),
-        nearest=None if is_limited else nearest_rule(RuleTables(rules.config), Tags(charged_user, client_id)),
     )
 
 
-def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[QuotaKind, Verdict]]:
-    """Yield each kind of quota that is enforced with buckets, and the verdict about the client's limit of this kind."""
-    config = rules.config
+def _of_kind(rules: Rules, table: RuleTable, client: Tags, listeners: Fields) -> Fields | None:
+    key, candidates = table.kind.key, table.explain(user=client.user, client_id=client.client_id)
+    not_now = list(_not_now(rules, table.kind, client))
+    winner = next((one for one in candidates if one.wins), None)
+    if winner is None or winner.rule is None:
+        return _at_other_times(not_now)
+    timed = rules.timed.get(StoreEntity(winner.rule.user, winner.rule.client_id))
+    user, client_id = table.resolve(user=client.user, client_id=client.client_id).tags
+    return {
+        **_limit(rules, key, winner.rule, winner.level),
+        **_times(timed, rules.now_ms),
+        "bucket": {"user": user, "client-id": client_id},
+        "charged_user": client.user,
+        "listeners": listeners,
+        "lost": [
+            _limit(rules, key, one.rule, one.level) | {"reason": one.reason}
+            for one in candidates
+            if one.rule is not None and not one.wins
+        ],
+        **({"not_now": not_now} if not_now else {}),
+    }
+
+
+def _listeners(config: ProxyConfig, user: str, client_id: str) -> dict[QuotaKind, Fields]:
+    """Return how each listener enforces the limits of each kind of quota."""
+    found: dict[QuotaKind, Fields] = {kind: {} for kind in BUCKET_KINDS}
     # Listeners in front of one broker share its buckets; only their enforcement and shaping differ.
-    quotas_at = [(listener, BrokerQuotas(config, shaping=listener.shaping)) for listener in config.listeners]
-    buckets_at = [
-        (listener, quotas.buckets(principal=user, client_id=client_id, now_ms=0)) for listener, quotas in quotas_at
+    for listener in config.listeners:
+        quotas = BrokerQuotas(config, shaping=listener.shaping)
+        for bucket in quotas.buckets(principal=user, client_id=client_id, now_ms=0):
+            found[bucket.kind][listener.name] = _at_listener(listener, bucket, config)
+    return found
+
+
+def _at_listener(listener: Listener, bucket: Bucket, config: ProxyConfig) -> Fields:
+    enforcement = bucket.enforcement or listener.enforcement or config.enforcement
+    found: Fields = {"enforcement": enforcement.value, "shaping": bucket.shaping.value}
+    if bucket.kind is QuotaKind.FETCH:
+        is_capped = bucket.is_limited and enforcement is not Enforcement.OBSERVE
+        found["max_fetch_bytes"] = bucket.max_fetch_bytes if is_capped else None
+    return found
+
+
+def _listeners_of_connections(config: ProxyConfig, table: RuleTable, client: Tags) -> Fields:
+    """Return how each listener enforces the limit on open connections, or None for an inter-broker listener."""
+    rule = table.resolve(user=client.user, client_id=client.client_id).rule
+    of_rule = None if rule is None else rule.enforcement
+    return {
+        one.name: None
+        if one.inter_broker
+        else {"enforcement": (of_rule or one.enforcement or config.enforcement).value}
+        for one in config.listeners
+    }
+
+
+def _of_ip(rules: Rules, ip: str) -> Fields | None:
+    found = {rule.ip: rule for rule in rules.config.ip_quotas}
+    own, for_others = found.get(ip), found.get(DEFAULT)
+    rule, key = own or for_others, CONNECTION_CREATION_RATE
+    timed = {one.ip: one for one in rules.timed.values() if isinstance(one, IpRule)}
+    not_now = [
+        _limit(rules, key, one) | {"reason": why_inactive(one, now_ms=rules.now_ms)}
+        for one in (timed.get(ip), timed.get(DEFAULT))
+        if one is not None and in_force(one, now_ms=rules.now_ms) is None
     ]
-    for index, manager in enumerate(quotas_at[0][1].managers):
-        buckets = [(listener, buckets[index]) for listener, buckets in buckets_at]
-        candidates = manager.table.explain(user=charged_user, client_id=client_id)
-        yield manager.kind, _verdict(rules, manager, buckets, candidates)
+    if rule is None:
+        return _at_other_times(not_now)
+    lost = [_limit(rules, key, for_others) | {"reason": _OWN_RULE}] if own and for_others else []
+    return {
+        **_limit(rules, key, rule),
+        **_times(timed.get(rule.ip), rules.now_ms),
+        "bucket": {"ip": ip},
+        "lost": lost,
+        **({"not_now": not_now} if not_now else {}),
+    }
 
 
-def _verdict(
-    rules: Rules,
-    manager: ClientQuotaManager,
-    buckets_at: Sequence[tuple[Listener, Bucket]],
-    candidates: Iterable[Candidate],
-) -> Verdict:
-    bucket = buckets_at[0][1]
-    return Verdict(
-        key=bucket.kind.key,
-        rule=bucket.rule and _with_line(bucket.rule, rules),
-        level=bucket.level,
-        limit=_limit(manager, bucket),
-        bucket=bucket.tags,
-        at_listeners=tuple(_at_listener(listener, bucket, rules) for listener, bucket in buckets_at),
-        lost=_lost(candidates, rules),
-    )
-
-
-def _limit(manager: ClientQuotaManager, bucket: Bucket) -> float | None:
-    limit = manager.limit_of(bucket)
-    return limit if limit is None or bucket.rule is None else as_written(bucket.kind, limit, bucket.rule)
-
-
-def _with_times(verdict: Verdict, rules: Rules, kind: QuotaKind, *, user: str, client_id: str) -> Verdict:
-    """Return ``verdict`` with future changes of its rule, and with rules that do not apply now.
-
-    The latter rules have expired, or are outside their schedules.
-    """
-    now_ms = rules.now_ms
-    winner = verdict.rule and rules.timed.get(StoreEntity(verdict.rule.user, verdict.rule.client_id))
+def _not_now(rules: Rules, kind: QuotaKind, client: Tags) -> Iterator[Fields]:
+    """Yield the rules that have expired or are outside their schedules."""
     of_clients = [rule for rule in rules.timed.values() if isinstance(rule, QuotaRule)]
-    out_of_time = RuleTable(kind, [rule for rule in of_clients if _is_silent(rule, kind, now_ms)])
-    return replace(
-        verdict,
-        times=tuple(upcoming_changes(winner, now_ms=now_ms)) if winner else (),
-        not_now=tuple(
-            OtherRule(rule=candidate.rule, level=candidate.level, reason=why_inactive(candidate.rule, now_ms=now_ms))
-            for candidate in out_of_time.explain(user=user, client_id=client_id)
-            if candidate.rule is not None
-        ),
-    )
+    out_of_time = RuleTable(kind, [rule for rule in of_clients if _is_silent(rule, kind, rules.now_ms)])
+    for one in out_of_time.explain(user=client.user, client_id=client.client_id):
+        if one.rule is not None:
+            reason = why_inactive(one.rule, now_ms=rules.now_ms)
+            yield _limit(rules, kind.key, one.rule, one.level) | {"reason": reason}
 
 
 def _is_silent(rule: QuotaRule, kind: QuotaKind, now_ms: int) -> bool:
@@ -182,80 +167,24 @@ def _is_silent(rule: QuotaRule, kind: QuotaKind, now_ms: int) -> bool:
     return held is None or kind.limit_of(held) is None
 
 
-def _of_connections(rules: Rules, *, user: str, client_id: str, is_exempt: bool, is_broker: bool) -> Verdict:
-    """Return the verdict about the limit on a client's open connections.
-
-    This limit is not enforced with a bucket, and brokers are exempt from it.
-    """
-    table = RuleTable(QuotaKind.CONNECTIONS, rules.config.quotas)
-    found = table.resolve(user=bounded(user), client_id=bounded(client_id))
-    is_free = is_exempt or is_broker
-    rule = None if is_free else found.rule
-    return Verdict(
-        key=QuotaKind.CONNECTIONS.key,
-        rule=rule,
-        level=found.level if rule else None,
-        limit=found.limit if rule else None,
-        bucket=found.tags,
-        at_listeners=tuple(
-            AtListener(
-                listener=listener.name,
-                enforcement=(
-                    None
-                    if listener.inter_broker
-                    else (rule.enforcement if rule else None) or listener.enforcement or rules.config.enforcement
-                ),
-                shaping=None,
-                max_fetch_bytes=None,
-            )
-            for listener in rules.config.listeners
-        ),
-        lost=() if is_free else _lost(table.explain(user=user, client_id=client_id), rules),
-        why=_OF_BROKERS if is_broker else "",
-    )
+def _at_other_times(not_now: Iterable[Fields]) -> Fields | None:
+    return {"limit": None, "rule": None, "not_now": not_now} if not_now else None
 
 
-def _of_ip(rules: Rules, ip: str) -> IpVerdict:
-    found = {rule.ip: rule for rule in rules.config.ip_quotas}
-    own, for_others = found.get(ip), found.get(DEFAULT)
-    rule, now_ms = own or for_others, rules.now_ms
-    timed = {rule.ip: rule for rule in rules.timed.values() if isinstance(rule, IpRule)}
-    winner = timed.get(rule.ip) if rule else None
-    return IpVerdict(
-        ip=ip,
-        rule=rule,
-        lost=(OtherRule(rule=for_others, level=None, reason=_OWN_RULE),) if own and for_others else (),
-        times=tuple(upcoming_changes(winner, now_ms=now_ms)) if winner else (),
-        not_now=tuple(
-            OtherRule(rule=one, level=None, reason=why_inactive(one, now_ms=now_ms))
-            for one in (timed.get(ip), timed.get(DEFAULT))
-            if one is not None and in_force(one, now_ms=now_ms) is None
-        ),
-    )
+def _times(rule: QuotaRule | IpRule | None, now_ms: int) -> Fields:
+    times = [] if rule is None else list(upcoming_changes(rule, now_ms=now_ms))
+    return {"times": times} if times else {}
 
 
-def _lost(candidates: Iterable[Candidate], rules: Rules) -> tuple[OtherRule, ...]:
-    return tuple(
-        OtherRule(rule=_with_line(candidate.rule, rules), level=candidate.level, reason=candidate.reason)
-        for candidate in candidates
-        if candidate.rule is not None and not candidate.wins
-    )
-
-
-def _at_listener(listener: Listener, bucket: Bucket, rules: Rules) -> AtListener:
-    enforcement = bucket.enforcement or listener.enforcement or rules.config.enforcement
-    is_capped = bucket.kind is QuotaKind.FETCH and bucket.is_limited and enforcement is not Enforcement.OBSERVE
-    return AtListener(
-        listener=listener.name,
-        enforcement=enforcement,
-        shaping=bucket.shaping,
-        max_fetch_bytes=bucket.max_fetch_bytes if is_capped else None,
-    )
-
-
-def _with_line(rule: QuotaRule, rules: Rules) -> QuotaRule:
-    """Return ``rule`` with FILE:LINE as its source.
-
-    For a rule from the section ``kafka``, this replaces the name of a key in that section.
-    """
-    return replace(rule, source=rules.kafka_sources.get(rule.source, rule.source))
+def _limit(rules: Rules, key: str, rule: QuotaRule | IpRule, level: Level | None = None) -> Fields:
+    """Return a rule and its limit, which is Kafka's number for "unlimited" if it is None."""
+    limit = rule.limits.get(key)
+    number = UNLIMITED if limit is None else min(limit, UNLIMITED)
+    return {
+        "limit": int(number) if number == int(number) else float(number),
+        "in_words": limit_words(key, limit),
+        "rule": dict(rule_entity(rule)),
+        **({"level": level.number} if level else {}),
+        # A rule of the section ``kafka`` has the name of a key there as its source.
+        "source": rules.kafka_sources.get(rule.source, rule.source),
+    }

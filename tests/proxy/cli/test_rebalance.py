@@ -79,7 +79,7 @@ def rebalance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., 
     def run(read: Callable[[int], Sample], *arguments: str) -> int:
         monkeypatch.setattr(command, "ClusterClient", Cluster)
         monkeypatch.setattr(command, "read_snapshot", lambda *_, **__: read(now_ms))
-        monkeypatch.setattr(command.time, "sleep", sleep)
+        monkeypatch.setattr("time.sleep", sleep)
         return main(["rebalance", str(file), *arguments])
 
     return run

@@ -10,6 +10,7 @@ from kafka_quota_proxy.proxy.cli.demo.workload import (
     MAX_RATE,
     MIN_RATE,
     Options,
+    Rule,
     max_fetch_bytes,
     preload_records,
     proxy_config,
@@ -36,7 +37,7 @@ def test_sampled_runs_for_a_cycle_at_least() -> None:
 
 
 def test_the_configuration_of_the_proxy_is_valid_and_has_the_options() -> None:
-    quota = {"client-id": "demo-producer", "producer_byte_rate": 16_384}
+    quota: Rule = {"client-id": "demo-producer", "producer_byte_rate": 16_384}
     text = proxy_config([quota], Shaping.SAMPLED, port=19_092, admin_port=19_308, upstream="127.0.0.1:29092")
 
     loaded = load_bytes(text.encode(), file="demo.yaml")
