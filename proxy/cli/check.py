@@ -17,7 +17,6 @@ from kafka_quota_proxy.config.document import Document, fault_at, parse
 from kafka_quota_proxy.config.errors import ConfigError, Fault, Severity
 from kafka_quota_proxy.config.load import load_read, read
 from kafka_quota_proxy.config.model import ProxyConfig, QuotasFromBroker, Store
-from kafka_quota_proxy.proxy.cli.check_live import live_faults
 from kafka_quota_proxy.proxy.cli.writable_paths import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from kafka_quota_proxy.proxy.rules.model import Change
@@ -48,13 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``check``."""
     parser.add_argument("config", metavar="CONFIG", help=f"the YAML file; {_INPUT} reads standard input")
     parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
-    parser.add_argument("--live", action="store_true", help="also ask the brokers; run it where the proxy runs")
     parser.add_argument("--json", action="store_true", help="print an object with the list of findings")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Check the configuration file and print its faults. Return 0 if the file can be used and 2 if not."""
-    checked = _check(args.config, is_live=args.live)
+    checked = _check(args.config)
     if args.strict:
         errors = (replace(finding, severity=Severity.ERROR) for finding in checked.findings)
         checked = checked._replace(findings=tuple(errors))
@@ -67,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if checked.is_valid else 2
 
 
-def _check(path: str, *, is_live: bool) -> _CheckResult:
+def _check(path: str) -> _CheckResult:
     file = _INPUT_NAME if path == _INPUT else path
     try:
         data = sys.stdin.buffer.read() if path == _INPUT else read(path)
@@ -79,12 +77,11 @@ def _check(path: str, *, is_live: bool) -> _CheckResult:
     report = None if store is None or store.path is None else report_on(store, Path(store.path), config)
     document = parse(data.decode(), file=file)
     of_disk = tuple(_disk_faults(report, config, document))
-    of_brokers = live_faults(config, document) if is_live else ()
     listeners, quotas = len(config.listeners), len(config.quotas) + len(config.ip_quotas)
     more = f"{_other_sources(config)}{_store_summary(config, report)}"
     return _CheckResult(
         file,
-        tuple(sorted((*loaded.warnings, *of_disk, *of_brokers), key=lambda finding: finding.line)),
+        tuple(sorted((*loaded.warnings, *of_disk), key=lambda finding: finding.line)),
         f"{_count(listeners, 'listener')}, {_count(quotas, 'quota')}{more}",
     )
 

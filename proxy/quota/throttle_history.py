@@ -5,26 +5,18 @@ between them are one stretch, so that the client counts as throttled all along.
 """
 
 from array import array
-from typing import Final, NamedTuple
+from typing import Final
 
 # A stretch ends if no throttle begins within this time after the end of the one before.
 LONGEST_PAUSE_MS: Final = 1_000
 MINUTE_MS: Final = 60_000
-_LAST: Final = 8  # how many throttles are remembered one by one
 # The throttle time of the last minute is kept in slots. The minute begins within a slot, of which a part counts.
 _SLOT_MS: Final = 2_000
 _SLOTS: Final = MINUTE_MS // _SLOT_MS + 1
 
 
-class Throttle(NamedTuple):
-    """One throttled response: when it was sent, and for how long its client had to wait."""
-
-    at_ms: int
-    wait_ms: int
-
-
 class ThrottleHistory:
-    """Remembers the throttles of one bucket, in about 500 bytes. A bucket has no history until it is throttled.
+    """Remembers the throttles of one bucket, in about 300 bytes. A bucket has no history until it is throttled.
 
     Only the event loop's thread may call ``record``. Any thread may call the other methods, which change nothing.
 
@@ -37,7 +29,7 @@ class ThrottleHistory:
             time if a response announced only a part of a long wait.
     """
 
-    __slots__ = ("_count", "_last", "_slot", "_slots", "_summed_ms", "_told_until_ms", "held_until_ms", "since_ms")
+    __slots__ = ("_slot", "_slots", "_summed_ms", "_told_until_ms", "held_until_ms", "since_ms")
 
     def __init__(self, *, now_ms: int) -> None:
         self.since_ms = now_ms
@@ -46,8 +38,6 @@ class ThrottleHistory:
         self._summed_ms = now_ms  # the slots contain the throttle time before this time
         self._slot = now_ms // _SLOT_MS  # the number of the newest slot, counted from time 0
         self._slots = array("H", [0] * _SLOTS)
-        self._last = array("q", [0] * (2 * _LAST))  # a ring of times, each followed by its wait
-        self._count = 0
 
     @property
     def until_ms(self) -> int:
@@ -59,10 +49,6 @@ class ThrottleHistory:
 
         The times of calls must not go backwards.
         """
-        at = 2 * (self._count % _LAST)
-        self._last[at] = now_ms
-        self._last[at + 1] = wait_ms
-        self._count += 1
         if now_ms > self.until_ms + LONGEST_PAUSE_MS:
             self.since_ms = now_ms
         self._sum_up(now_ms)
@@ -91,12 +77,6 @@ class ThrottleHistory:
         if first > newest - _SLOTS:
             total_ms -= slots[first % _SLOTS] * (since_ms - first * _SLOT_MS) // _SLOT_MS
         return min(MINUTE_MS, total_ms + running_ms)
-
-    def last(self) -> list[Throttle]:
-        """Return the last throttles, the newest first."""
-        ring, count = self._last[:], self._count
-        places = [2 * (number % _LAST) for number in range(count - 1, max(-1, count - 1 - _LAST), -1)]
-        return [Throttle(ring[at], ring[at + 1]) for at in places]
 
     def _sum_up(self, now_ms: int) -> None:
         """Add the throttle time before ``now_ms`` that is not in the slots yet."""

@@ -38,7 +38,6 @@ class ActiveBucket(NamedTuple):
     """A bucket that has an open connection, or was charged or throttled within the last minute."""
 
     bucket: Bucket
-    manager: ClientQuotaManager
     broker: int | None  # the node id, or None while unknown
     rule: QuotaRule | None
     level: Level | None
@@ -88,7 +87,6 @@ def _active(bucket: Bucket, manager: ClientQuotaManager, broker: int | None, now
         _, rule, level, limit = manager.table.resolve_tags(bucket.tags)
     return ActiveBucket(
         bucket,
-        manager,
         broker,
         rule,
         level,

@@ -30,7 +30,7 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 10_000
 KINDS: Final[Mapping[str, QuotaKind]] = {kind.label: kind for kind in BUCKET_KINDS}
-_KEYS: Final = ("kind", "sort", "limit", "user", "client_id", "details")
+_KEYS: Final = ("kind", "sort", "limit", "user", "client_id")
 # The interpreter sorts so many rows at once. It sorts in one step, which for 10,000 rows would take 10 ms.
 _SORTED_AT_ONCE: Final = 500
 
@@ -48,17 +48,13 @@ SORTS: Final = tuple(_ORDERS)
 
 
 class ClientQuery(NamedTuple):
-    """Which clients a request wants, and in which order.
-
-    ``details`` adds the rules that lost, and the last throttles. A name of None stands for every user or client-id.
-    """
+    """Which clients a request wants, and in which order. A name of None stands for every user or client-id."""
 
     kind: QuotaKind | None = None
     sort: str = SORTS[0]
     limit: int = DEFAULT_LIMIT
     user: str | None = None
     client_id: str | None = None
-    details: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -83,7 +79,6 @@ class ClientQuery(NamedTuple):
             limit=_limit(values["limit"]) if "limit" in values else DEFAULT_LIMIT,
             user=values.get("user"),
             client_id=values.get("client_id"),
-            details=_one_of(("true", "false"), "details", values.get("details", "false")) == "true",
         )
 
     def first(self, found: list[ActiveBucket], rest: Rest) -> list[ActiveBucket]:
@@ -177,7 +172,7 @@ class ClientTable:
             chosen = query.first(found, rest)
             connections = self._connections(chosen, rest)
         total = len(found)
-        rows = self._rows(query, found, chosen, connections, moment, rest)
+        rows = self._rows(found, chosen, connections, moment, rest)
         return ClientPage(moment.iso(moment.now_ms), rows, total, self._server.brokers.bypasses())
 
     def overview(self, *, most_throttled: int, most_near: int, rest: Rest = pause) -> Overview:
@@ -207,7 +202,7 @@ class ClientTable:
         clients, total = _clients(found, rest), len(found)
         chosen = query.first(found, rest)
         connections = self._connections(chosen, rest) if chosen else {}
-        return Section(clients, total, list(self._rows(query, found, chosen, connections, moment, rest)))
+        return Section(clients, total, list(self._rows(found, chosen, connections, moment, rest)))
 
     def _now(self) -> _Moment:
         return _Moment(monotonic_ns() // 1_000_000, self._wall_ms())
@@ -217,7 +212,6 @@ class ClientTable:
 
     def _rows(
         self,
-        query: ClientQuery,
         found: list[ActiveBucket],
         chosen: list[ActiveBucket],
         connections: Connections,
@@ -227,10 +221,7 @@ class ClientTable:
         default = self._server.config.enforcement.value
         for one in paced(chosen, rest, every=_ROWS):
             clients = connections.get(one.bucket, ())
-            row = _row(one, clients, moment, default)
-            if query.details:
-                row |= _details(one, row, clients, moment)
-            yield row
+            yield _row(one, clients, moment, default)
         _free((chosen, found), rest)
 
 
@@ -299,34 +290,6 @@ def waits(states: Iterable[SessionState]) -> dict[str, int]:
     """Return how many connections have a request that waits, by what it waits for, the most frequent first."""
     found = Counter(by.value for state in states if (by := state.blocked_by) is not None)
     return dict(found.most_common())
-
-
-def _details(one: ActiveBucket, row: Row, clients: Sequence[ClientConnection], moment: _Moment) -> Row:
-    """Return the rule of each of Kafka's levels, why it applies or not, and the last throttles, the newest first."""
-    tags, history = one.bucket.tags, one.bucket.usage.throttling.history
-    account = clients[0].state.account if clients else None
-    user = row["user"] or (account.principal if account else "")
-    client_id = row["client_id"] or (account.client_id if account else "") or ""
-    candidates = one.manager.table.explain(user=tags.user or user, client_id=tags.client_id or client_id)
-    return {
-        "rules": [
-            {
-                "level": candidate.level.number,
-                "says": candidate.level.says,
-                "rule": _rule(candidate.rule),
-                "limit": (limit := one.bucket.kind.limit_of(candidate.rule)),
-                "limit_written": None if limit is None else one.bucket.kind.spec.unit.written(limit),
-                "wins": candidate.wins,
-                "reason": candidate.reason,
-            }
-            for candidate in candidates
-            if candidate.rule is not None
-        ],
-        "last_throttles": [
-            {"time": moment.iso(throttle.at_ms), "throttle_time_ms": throttle.wait_ms}
-            for throttle in (() if history is None else history.last())
-        ],
-    }
 
 
 def _matches(query: ClientQuery, one: ActiveBucket, clients: Sequence[ClientConnection]) -> bool:

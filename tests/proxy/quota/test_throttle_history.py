@@ -9,7 +9,7 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 from kafka_quota_proxy.proxy.quota.rule_throttle_times import RuleThrottleTimes
-from kafka_quota_proxy.proxy.quota.throttle_history import LONGEST_PAUSE_MS, MINUTE_MS, Throttle, ThrottleHistory
+from kafka_quota_proxy.proxy.quota.throttle_history import LONGEST_PAUSE_MS, MINUTE_MS, ThrottleHistory
 
 NOW_MS = 86_400_123
 
@@ -87,13 +87,6 @@ def test_a_minute_of_throttling_is_a_whole_minute() -> None:
     one = history(*((at_ms, 100) for at_ms in range(0, 120_000, 100)))
 
     assert one.last_minute_ms(now_ms=NOW_MS + 120_000) == MINUTE_MS
-
-
-def test_the_last_throttles_are_kept_the_newest_first() -> None:
-    one = history(*((number * 10, number) for number in range(20)))
-
-    assert one.last() == [Throttle(NOW_MS + number * 10, number) for number in range(19, 11, -1)]
-    assert history((5, 7)).last() == [Throttle(NOW_MS + 5, 7)]
 
 
 RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0)

@@ -18,13 +18,13 @@ NOW_MS = 86_400_000
 
 
 def test_each_parameter_is_read() -> None:
-    assert ClientQuery.parse("") == ClientQuery(None, "throttled", 100, None, None, details=False)
-    assert ClientQuery.parse("kind=fetch&sort=rate&limit=10000&user=a%26b&client_id=&details=true") == ClientQuery(
-        QuotaKind.FETCH, "rate", 10_000, "a&b", "", details=True
+    assert ClientQuery.parse("") == ClientQuery(None, "throttled", 100, None, None)
+    assert ClientQuery.parse("kind=fetch&sort=rate&limit=10000&user=a%26b&client_id=") == ClientQuery(
+        QuotaKind.FETCH, "rate", 10_000, "a&b", ""
     )
 
 
-PARAMETERS = "the parameters are kind, sort, limit, user, client_id, details"
+PARAMETERS = "the parameters are kind, sort, limit, user, client_id"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,6 @@ PARAMETERS = "the parameters are kind, sort, limit, user, client_id, details"
         ("limit=0", "limit must be a whole number from 1 to 10000, not '0'"),
         ("limit=10001", "limit must be a whole number from 1 to 10000, not '10001'"),
         ("limit=²", "limit must be a whole number from 1 to 10000, not '²'"),
-        ("details=yes", "details must be one of true, false, not 'yes'"),
         ("client-id=a", f"'client-id' is not a parameter; {PARAMETERS}"),
         ("limit=1&limit=2", f"'limit' is given twice; {PARAMETERS}"),
         ("kind", "the query is not valid: bad query field: 'kind'"),
@@ -189,30 +188,6 @@ async def test_a_row_without_a_limit_has_no_rule_and_at_most_20_addresses() -> N
     empty = ("limit", "limit_written", "utilisation", "rule", "level", "shaping", "enforcement", "throttled_since")
     assert [row[key] for key in empty] == [None] * len(empty)
     assert (row["throttled"], row["throttled_for_ms"], row["throttle_seconds_last_minute"]) == (False, 0, 0.0)
-
-
-async def test_details_have_the_rules_that_lost_and_the_last_throttles() -> None:
-    server = server_with(
-        QuotaRule(user="alice", client_id="etl", producer_byte_rate=7.0, source="p.yaml:1"),
-        QuotaRule(user=DEFAULT, producer_byte_rate=8.0, source="p.yaml:2"),
-        ETL,
-    )
-    now_ms = now()
-    bucket = connect(server, "etl", now_ms=now_ms, user="alice")
-    bucket.charge(1, now_ms=now_ms)
-    for wait_ms in (5, 6):
-        bucket.throttled(wait_ms, now_ms=now_ms)
-
-    (row,) = rows(server, details=True)
-
-    assert [(one["level"], one["wins"], one["limit"], one["reason"]) for one in row["rules"]] == [
-        (1, True, 7.0, "the most specific rule that applies"),
-        (6, False, 8.0, "level 1 (user, client-id) is more specific"),
-        (7, False, 1_000.0, "level 1 (user, client-id) is more specific"),
-    ]
-    assert row["rules"][1]["rule"] == {"user": "<default>", "client-id": None, "source": "p.yaml:2"}
-    assert [one["throttle_time_ms"] for one in row["last_throttles"]] == [6, 5]
-    assert row["last_throttles"][0]["time"] <= "2026-11-22T16:00:00.000Z"
 
 
 def charge(
