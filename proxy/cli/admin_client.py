@@ -93,7 +93,7 @@ class AdminClient:
                 status=read_status(more.get("now")),
                 shadowed_by=None if more.get("shadowed_by") is None else str(more["shadowed_by"]),
             )
-            for entity, rule, more in self._parse(lambda: read_rules(body, is_file=False))
+            for entity, rule, more in self._parse(lambda: read_rules(body))
         ]
 
     def change(self, changes: RequestedChanges) -> Answer:

@@ -61,7 +61,6 @@ MAX_BODY_BYTES: Final = 1024 * 1024
 _MAX_LIMITS: Final = 16
 _NOT_A_RULE: Final = "a rule has limits, and may have terms"
 # The fields of a rule in the answer of a proxy. A file of rules may have any of them.
-_OF_RULE: Final = ("entity", "limits", "terms", "source", "can_change", "now", "shadowed_by")
 T = TypeVar("T")
 
 encode: Final = json.JSONEncoder(separators=(",", ":")).encode
@@ -232,24 +231,19 @@ def read_changes(given: object) -> RequestedChanges:
     return RequestedChanges(tuple(alterations.values()), terms, is_dry_run)
 
 
-def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
-    """Read ``{"rules":[…]}`` from a file or a response. Return the entity of each rule, the rule, and all its fields.
+def read_rules(data: bytes) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
+    """Read ``{"rules":[…]}`` from a response. Return the entity of each rule, the rule, and all its fields.
 
-    An entity may have several rules if all but one of them are hidden (``shadowed_by``). In a file (``is_file``),
-    hidden rules are skipped, and unknown fields are an error. In a response, unknown fields are allowed, because the
-    proxy that sent them may be of a later version.
+    An entity may have several rules if all but one of them are hidden (``shadowed_by``). Unknown fields are allowed,
+    because the proxy that sent them may be of a later version.
     """
     body = _object(_json(data), "(body)")
-    if is_file:
-        _known(body, ("rules",), "(body)")
     given = _list(body.get("rules"), "rules")
     rules: list[tuple[Entity, StoredRule, Mapping[str, Any]]] = []
     entities: set[Entity] = set()
     for index, one in enumerate(given):
         at = f"rules[{index}]"
         fields = _object(one, at)
-        if is_file:
-            _known(fields, _OF_RULE, at)
         entity = entity_of(dict(_entity(fields.get("entity"), f"{at}.entity")))
         rule = _stored(fields, at)
         is_hidden = fields.get("shadowed_by") is not None
@@ -257,8 +251,7 @@ def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, 
             raise JsonFormError(f"{at}.entity: has two rules; keep one of them")
         if not is_hidden:
             entities.add(entity)
-        if not (is_file and is_hidden):
-            rules.append((entity, rule, fields))
+        rules.append((entity, rule, fields))
     return rules
 
 

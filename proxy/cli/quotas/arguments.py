@@ -62,9 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     describe = action("describe", "show the quotas of a proxy, and where each is set")
     _add_entity(describe)
-    form = describe.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print JSON, with bytes and milliseconds")
-    form.add_argument("--yaml", action="store_true", help="print YAML, as under quotas: in a configuration file")
+    describe.add_argument("--json", action="store_true", help="print JSON, with bytes and milliseconds")
     alter = action("alter", "set or remove limits of one entity; they apply from the next request on")
     _add_entity(alter)
     alter.add_argument(
@@ -79,8 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     delete = action("delete", "remove all quotas of one entity")
     _add_entity(delete)
     _add_change(delete)
-    export = action("export", "print the rules that were set through the proxy, as a file for import")
-    export.add_argument("--json", action="store_true", help="print JSON, which can express every rule")
+    action("export", "print the rules that were set through the proxy, as a file for import")
     import_ = action("import", "set the rules of a file: each entity in it gets these limits and no others")
     import_.add_argument("file", metavar="FILE", type=Path, help="a file that export printed; - reads standard input")
     import_.add_argument(

@@ -22,7 +22,6 @@ from kafka_quota_proxy.proxy.cli.quotas.arguments import (
 )
 from kafka_quota_proxy.proxy.cli.quotas.rules_file import (
     Difference,
-    as_json,
     as_yaml,
     changes_of,
     differences,
@@ -81,11 +80,6 @@ def _describe(args: argparse.Namespace) -> int:
     rules = AdminClient(args.url).rules(names_in(args))
     if args.json:
         _print(json.dumps({"rules": [json.loads(_written(one)) for one in rules]}, indent=2))
-    elif args.yaml:
-        # A configuration file can have only one rule for an entity, so the rules that others override are left out.
-        held = [one for one in rules if one.shadowed_by is None]
-        _print(*as_yaml((one.entity, one.rule, one.source) for one in held))
-        return _report_left_out(held)
     else:
         _print(
             *(
@@ -104,21 +98,11 @@ def _written(one: ListedRule) -> str:
 
 
 def _export(args: argparse.Namespace) -> int:
-    rules = [one for one in AdminClient(args.url).rules({}) if one.can_change]
-    if args.json:
-        _print(*as_json((one.entity, one.rule) for one in rules))
-        return 0
-    _print(*as_yaml((one.entity, one.rule, "") for one in rules))
-    return _report_left_out(rules)
-
-
-def _report_left_out(rules: Iterable[ListedRule]) -> int:
-    """Print an error for each rule that YAML cannot express. Return the exit status: 1 if there are any, else 0."""
-    reasons = [(one.entity, not_in_yaml(one.entity, one.rule)) for one in rules]
-    for entity, reason in reasons:
-        if reason is not None:
-            sys.stderr.write(f"{_PROGRAM}: left out: {shown_entity(entity)}: {reason}\n")
-    return 1 if any(reason for _, reason in reasons) else 0
+    rules = {one.entity: one.rule for one in AdminClient(args.url).rules({}) if one.can_change}
+    _print(*as_yaml(rules))
+    left_out = [(entity, reason) for entity, rule in rules.items() if (reason := not_in_yaml(entity, rule))]
+    sys.stderr.writelines(f"{_PROGRAM}: left out: {shown_entity(entity)}: {reason}\n" for entity, reason in left_out)
+    return 1 if left_out else 0
 
 
 # -- changes

@@ -1,8 +1,6 @@
-"""Reads and writes files of quota rules.
+"""Reads and writes files of quota rules: YAML with a list ``quotas:``, as in a configuration file.
 
-A file is either YAML with a list ``quotas:``, as in a configuration file, or JSON, as the admin port returns it. JSON
-can express every rule that a proxy stores. YAML cannot express an entity named ``<default>``, or a limit above
-2147483647 that is not a byte rate.
+YAML cannot express an entity named ``<default>``, or a limit above 2147483647 that is not a byte rate.
 """
 
 import json
@@ -16,7 +14,7 @@ from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, Default, Pro
 from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY, parse_limit
 from kafka_quota_proxy.config.terms import TermsChange, replacement, terms_of, written_terms
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
-from kafka_quota_proxy.proxy.rules.codec import JsonFormError, RequestedChanges, read_rules, written_rule
+from kafka_quota_proxy.proxy.rules.codec import RequestedChanges
 from kafka_quota_proxy.proxy.rules.model import ENTITY_TYPES, Entity, StoredRule, keys_of, names_of
 from kafka_quota_proxy.proxy.rules.text import in_order, shown_entity, shown_limit, shown_term
 
@@ -91,23 +89,10 @@ _EXAMPLE: Final = "quotas: [{user: alice, producer_byte_rate: 10MiB}]"
 # -- written
 
 
-def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
-    """Yield the lines of a YAML file that contains these rules.
-
-    Each rule is given as its entity, its limits and terms (such as its expiry), and the text of a comment, which may be
-    empty. A rule that YAML cannot express is written only as a comment, with the reason.
-    """
-    yield "quotas:"
-    count = 0
-    for entity, rule, why in rules:
-        reason = not_in_yaml(entity, rule)
-        if reason is not None:
-            yield f"  # left out: {_mapping(entity, rule)}: {reason}"
-        else:
-            count += 1
-            yield f"  - {_mapping(entity, rule)}" + (f"  # {why}" if why else "")
-    if not count:
-        yield "  []"
+def as_yaml(rules: Mapping[Entity, StoredRule]) -> Iterator[str]:
+    """Yield the lines of a YAML file that contains these rules, but for those that YAML cannot express."""
+    written = [f"  - {_mapping(*one)}" for one in rules.items() if not_in_yaml(*one) is None]
+    yield from ("quotas:", *(written or ["  []"]))
 
 
 def not_in_yaml(entity: Entity, rule: StoredRule) -> str | None:
@@ -120,7 +105,7 @@ def _not_a_name(entity: Entity) -> str | None:
         if name is None or isinstance(name, Default):
             continue
         if name == DEFAULT.value:
-            return f"the name of a {kind} is {DEFAULT.value}, which means the default in YAML; export as JSON"
+            return f"the name of a {kind} is {DEFAULT.value}, which means the default in YAML"
         if len(name.encode()) > MAX_NAME_BYTES:
             return f"the name of a {kind} has more than {MAX_NAME_BYTES} bytes"
     return None
@@ -138,15 +123,6 @@ def _not_a_limit(rule: StoredRule) -> str | None:
         except UnitError as error:
             return f"{key} cannot be written in YAML: {error}"
     return None
-
-
-def as_json(rules: Iterable[tuple[Entity, StoredRule]]) -> Iterator[str]:
-    """Yield the lines of a JSON file with these rules."""
-    yield '{"rules":['
-    lines = [written_rule(entity, rule) for entity, rule in rules]
-    yield from (f"{line}," for line in lines[:-1])
-    yield from lines[-1:]
-    yield "]}"
 
 
 def _mapping(entity: Entity, rule: StoredRule) -> str:
@@ -192,12 +168,10 @@ def _limit(key: str, value: object) -> str:
 
 
 def read(data: bytes, *, file: str) -> Rules:
-    """Return the rules of a YAML or JSON file.
+    """Return the rules of a YAML file.
 
     Raises ConfigError, with a line "FILE:LINE: KEY: fault" for each fault.
     """
-    if _is_json(data):
-        return _read_json(data, file)
     document = parse(data.decode("utf-8", "replace"), file=file)
     keys = document.data if isinstance(document.data, dict) else {}
     others = [key for key in keys if key != "quotas"]
@@ -207,22 +181,6 @@ def read(data: bytes, *, file: str) -> Rules:
         raise InvalidConfigError([Fault(file=file, line=line, key=others[0] if others else "(file)", message=message)])
     # The listener comes last, so that the line numbers of faults stay the same.
     return _of(load_bytes(data + f"\n{_LISTENER}\n".encode(), file=file).config)
-
-
-def _is_json(data: bytes) -> bool:
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and "rules" in found
-
-
-def _read_json(data: bytes, file: str) -> Rules:
-    try:
-        return {entity: rule for entity, rule, _ in read_rules(data, is_file=True)}
-    except JsonFormError as error:
-        key, _, message = str(error).partition(": ")
-        raise InvalidConfigError([Fault(file=file, line=1, key=key, message=message)]) from error
 
 
 def _of(config: ProxyConfig) -> Rules:

@@ -2,7 +2,6 @@
 
 import json
 from contextlib import suppress
-from functools import partial
 
 import pytest
 from hypothesis import given
@@ -104,7 +103,7 @@ values = st.recursive(
 
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_are_read_or_refused_with_a_message(data: bytes) -> None:
-    for reads in (partial(read_rules, is_file=True), partial(read_rules, is_file=False), read_results):
+    for reads in (read_rules, read_results):
         with suppress(JsonFormError):
             reads(data)
     with suppress(JsonFormError, StrictJsonError):
@@ -234,26 +233,23 @@ def test_results_that_were_written_are_read(code: int, is_unknown: bool, error: 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"rules": [], "more": 1}, "(body): 'more' is unknown"),
-        ({"rules": [{"entity": {"user": "a"}, "limits": {P: 1}, "more": 1}]}, "rules[0]: 'more' is unknown"),
         ({"rules": [{"entity": {"user": "a"}, "limits": {}}]}, "rules[0].limits: must be at least one key"),
         ({"rules": [{"entity": {"user": "a"}, "limits": {P: None}}]}, "rules[0].limits: must be at least one key"),
         ({"rules": [{"entity": {"user": "a"}, "limits": {P: 1}}] * 2}, "rules[1].entity: has two rules"),
     ],
 )
-def test_malformed_file_of_rules_is_refused_with_its_place(body: object, said: str) -> None:
+def test_malformed_list_of_rules_is_refused_with_its_place(body: object, said: str) -> None:
     with pytest.raises(JsonFormError) as caught:
-        read_rules(json.dumps(body).encode(), is_file=True)
+        read_rules(json.dumps(body).encode())
 
     assert str(caught.value).startswith(said)
 
 
-def test_hidden_rules_are_read_from_a_proxy_and_left_out_of_a_file() -> None:
+def test_hidden_rules_are_read() -> None:
     rule = {"entity": {"user": "alice"}, "limits": {P: 1}}
     body = json.dumps({"rules": [rule, {**rule, "shadowed_by": "proxy.yaml:7"}]}).encode()
 
-    assert len(read_rules(body, is_file=False)) == 2
-    assert len(read_rules(body, is_file=True)) == 1
+    assert len(read_rules(body)) == 2
 
 
 @pytest.mark.parametrize("status", [RuleStatus(None, "not yet"), RuleStatus({P: 5.0}, "")])

@@ -16,7 +16,7 @@ from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import QuotaRule, Store
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.cli.quotas import command as quotas
-from kafka_quota_proxy.proxy.cli.quotas.rules_file import as_json
+from kafka_quota_proxy.proxy.cli.quotas.rules_file import as_yaml
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.sqlite import rule_database
 from tests.support.quota_page import TOKEN, Page, page
@@ -99,10 +99,7 @@ async def test_an_overridden_rule_is_shown_kept_by_imports_and_can_be_deleted(
         )
 
         assert await run("describe --user alice") == listed
-        for form, shown in (("--yaml", "# "), ("--json", '"shadowed_by": "p.yaml:8"')):
-            file.write_text(await run(f"describe {form}"))
-            assert shown in file.read_text()
-            assert await run(f"import {file}") == "nothing to change\n"
+        assert '"shadowed_by": "p.yaml:8"' in await run("describe --json")
         file.write_text(await run("export"))
         assert file.read_text() == 'quotas:\n  - {user: "bob", producer_byte_rate: 6}\n'
         file.write_text("quotas: []")
@@ -144,12 +141,11 @@ async def test_an_export_imports_without_a_change(tmp_path: Path, capsys: pytest
         await run("alter --default-user --client-id 'a \"b\": #c' --set producer_byte_rate=1234567")
         await run("alter --ip 10.0.0.7 --set connection_creation_rate=5")
         await run("alter --user no --set consumer_byte_rate=1MB --set expires=2999-01-01T00:00:00Z")
-        for form in ("", " --json"):
-            file.write_text(await run(f"export{form}"))
-            assert "filed" not in file.read_text()
-            assert await run(f"import {file} --dry-run --replace") == "nothing to change\n"
-            assert await run(f"import {file} --replace") == "nothing to change\n"
-            assert json.loads(await run(f"import {file} --json")) == {"dry_run": False, "results": []}
+        file.write_text(await run("export"))
+        assert "filed" not in file.read_text()
+        assert await run(f"import {file} --dry-run --replace") == "nothing to change\n"
+        assert await run(f"import {file} --replace") == "nothing to change\n"
+        assert json.loads(await run(f"import {file} --json")) == {"dry_run": False, "results": []}
         listeners = "listeners: [{name: a, bind: '127.0.0.1:1', upstream: '127.0.0.1:2'}]\n"
         config = load_bytes((listeners + await run("export")).encode(), file="f").config
         assert (len(config.quotas), len(config.ip_quotas)) == (2, 1)
@@ -157,14 +153,15 @@ async def test_an_export_imports_without_a_change(tmp_path: Path, capsys: pytest
         for kind in ("--default-user --client-id 'a \"b\": #c'", "--ip 10.0.0.7", "--user no"):
             await run(f"delete {kind}")
         assert "3 entities changed" in await run(f"import {file}")
-        assert await run("export --json") == file.read_text()
+        exported = await run("export")
+        assert sorted(exported.splitlines()) == sorted(file.read_text().splitlines())
 
         await run("alter --user '<default>' --set producer_byte_rate=1MiB")
-        assert "# left out: " in await run("export", status=1)
+        assert await run("export", status=1) == exported
         assert run.errors.startswith('kafka-quota-proxy quotas: left out: user "<default>": ')
         # In a request, each of these characters takes six bytes. Long requests are split.
         long, limits = "\u6f22" * 10_000, StoredRule(limits={"producer_byte_rate": 5.0})
-        file.write_text("\n".join(as_json([(Entity(f"{n}{long}", f"{long}{n}"), limits) for n in range(9)])))
+        file.write_text("\n".join(as_yaml({Entity(f"{n}{long}", f"{long}{n}"): limits for n in range(9)})))
         assert "9 entities changed" in await run(f"import {file}")
 
 
