@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from kafka_quota_proxy.config.document import located
-from kafka_quota_proxy.config.errors import ConfigError, Severity, StartError, TlsFileError
+from kafka_quota_proxy.config.errors import ConfigError, StartError, TlsFileError
 from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.cli.logging_setup import announce, configure_logging
-from kafka_quota_proxy.proxy.cli.writable_paths import USAGE_LOG, usage_log_fault
 from kafka_quota_proxy.proxy.runtime.build import description
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader, log_faults
 from kafka_quota_proxy.proxy.server.server import Server
@@ -56,8 +55,6 @@ def execute(args: argparse.Namespace) -> int:
     configure_logging(loaded.config.log)
     log.info("kafka-quota-proxy %s", description())
     log_faults(loaded.warnings)
-    if fault := usage_log_fault(loaded.config):
-        log_faults([located(args.config, USAGE_LOG, fault, Severity.WARNING)])
     _raise_file_limit()
     _keep_freed_memory()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)

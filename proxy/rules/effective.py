@@ -119,11 +119,6 @@ class EffectiveRules:
         return QuotaChanges(*found)
 
     @property
-    def doubles(self) -> tuple[str, ...]:
-        """A log message for each entity that has a rule in the configuration file and another one in the source."""
-        return tuple(self.double(entity) for entity in self.sources if entity in self.stored)
-
-    @property
     def overruled(self) -> int:
         """The number of entities that have a rule in the configuration file and another one in the source."""
         return sum(entity in self.stored for entity in self.sources)

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from time import monotonic_ns
 from typing import Any, Final
 
 from kafka_quota_proxy.proxy.admin.clients.active import pause
@@ -18,7 +17,6 @@ from kafka_quota_proxy.proxy.admin.status.sections import (
     cut,
     queue_section,
     reload_section,
-    replication_section,
     rules_section,
 )
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
@@ -153,7 +151,6 @@ class StatusReader:
             "rules": rules_section(manager),
             "changes": change_rows(manager.change_log),
             "queues": queue_section(server),
-            "replication": replication_section(server, now_ms=monotonic_ns() // 1_000_000, rest=rest),
         }
 
 

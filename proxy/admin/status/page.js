@@ -200,15 +200,6 @@ const tables = {
     ["share of cost", "w3", (row) => percent(row.share)],
     ["why", "", (row) => printable(row.why)],
   ]),
-  replication: new Table("replication", "Limits on replication", [
-    ["side", "w3", (row) => row.side],
-    ["broker or path", "", (row) => ({ text: printable(row.name), tone: "strong" })],
-    ["rate", "number w3", (row) => `${bytes(row.rate, row.limit_written)}/s`],
-    ["limit", "number w3", (row) => (row.limit === null ? "-" : limit(row))],
-    ["used", "w3", (row) => ({ text: percent(row.limit ? row.rate / row.limit : null), bar: row.limit ? row.rate / row.limit : null })],
-    ["since the start", "number w3", (row) => bytes(row.bytes)],
-    ["lag", "w3", (row) => (row.lag === null ? "" : `${row.lag} records`)],
-  ]),
 };
 
 function isWanted(row) {
@@ -261,21 +252,6 @@ function showQueues(queues) {
   tables.users.show(users, (row) => [row.listener, row.identity]);
 }
 
-function showReplication(replication) {
-  byId("s-replication").hidden = replication === null;
-  if (replication === null) return;
-  const { cluster, limits, total } = replication;
-  let moving = "The cluster is not asked, or has not answered yet.";
-  if (cluster !== null) {
-    const topics = cluster.moving_topics.map(printable).join(", ");
-    moving = cluster.moving_partitions ? `${count(cluster.moving_partitions, "partition")} being reassigned, of ${topics}. ` : "Nothing is being reassigned. ";
-    moving += `${count(cluster.throttled_topics, "topic")} with throttled replicas. The cluster answered at ${clock(cluster.read)}.`;
-  }
-  setText(byId("moving"), moving);
-  setText(byId("n-replication"), total > limits.length ? `the first ${limits.length} of ${total}` : "");
-  tables.replication.show(limits, (row) => [row.side, row.name]);
-}
-
 function rulesText({ of_file, source, of_source, hidden, connected }) {
   const file = `${count(of_file, "rule")} of the file`;
   if (source === null) return `${file}.`;
@@ -301,7 +277,6 @@ function show(status) {
     tables.changes.show(status.changes, (row) => [row.time, row.entity, row.changed]);
   }
   showQueues(status.queues);
-  showReplication(status.replication);
   const now = performance.now();
   if (saidWell !== status.well || now - saidAt >= SAID_EVERY_MS) say(status.verdict, status.well);
 }

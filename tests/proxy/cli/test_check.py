@@ -16,35 +16,14 @@ VALID = "listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:1
 
 QUOTAS = "quotas: [{client-id: a, producer_byte_rate: 1MB}, {ip: 10.0.0.7, connection_creation_rate: 5}]\n"
 ADMINS = "principals: {admins: [admin]}\n"
-TOPIC = "kafka: {bootstrap_servers: 'k1:9092', topic: store}"
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        (QUOTAS, "2 quotas"),
-        ("quotas_from: kafka://k1:9092/store\n", "0 quotas, and those of kafka://k1:9092/store"),
-        ("quotas_from: broker\n", "0 quotas, and those of the brokers"),
-        (f"{ADMINS}store: {{{TOPIC}}}\n", "0 quotas, and those of kafka://k1:9092/store"),
-        (
-            f"{ADMINS}store: {{directory: d, {TOPIC}}}\n",
-            "0 quotas, and those of kafka://k1:9092/store; last known: 1 of {directory}/d/store",
-        ),
-        (
-            f"{ADMINS}store: {{directory: quotas.d}}\n",
-            "0 quotas, and those of {directory}/quotas.d, which does not exist yet",
-        ),
-    ],
-)
-def test_a_valid_file_is_one_line_that_names_other_sources_of_quotas(
-    text: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_valid_file_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "c.yaml"
-    path.write_text(f"{VALID}{text}")
-    keep(tmp_path / "d" / "store", Entity(user="alice"))
+    path.write_text(f"{VALID}{ADMINS}store: {{directory: quotas.d}}\n")
 
     assert main(["check", str(path)]) == 0
-    assert capsys.readouterr().out == f"{path}: valid, 1 listener, {said.format(directory=tmp_path)}\n"
+    assert capsys.readouterr().out == f"{path}: valid, 1 listener, 0 quotas\n"
     assert not (tmp_path / "quotas.d").exists()
 
 
@@ -99,28 +78,14 @@ def test_all_findings_are_lines_on_stderr_and_in_the_json(
         assert [(one["severity"], one["line"], one["key"]) for one in result["findings"]] == found
 
 
-def test_rules_of_a_store_are_counted_and_faults_of_it_have_lines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_faults_of_a_store_have_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, stored = tmp_path / "c.yaml", tmp_path / "quotas.d"
-    path.write_text(f"{VALID}{STORE}quotas:\n- {{user: alice, producer_byte_rate: 1MB}}\n")
+    path.write_text(f"{VALID}{STORE}")
     stored.write_text("a file")
+
     assert main(["check", str(path)]) == 2
     fault = f"{path}:3: store.directory: {stored} is not a directory; name a directory, which may be missing\n"
     assert capsys.readouterr() == ("", fault)
-    stored.unlink()
-    keep(stored, Entity(user="alice"), Entity(user="bob"), Entity(ip="10.0.0.7"))
-
-    assert main(["check", str(path)]) == 0
-    message = f"user alice has quotas in {stored}, too; those of the file apply"
-    assert capsys.readouterr() == (
-        f"{path}: valid, 1 listener, 1 quota, and 3 of {stored} (1 of them set in this file, too)\n",
-        f"{path}:5: quotas[0]: warning: {message}\n",
-    )
-    assert main(["check", "--json", str(path)]) == 0
-    (finding,) = json.loads(capsys.readouterr().out)["findings"]
-    assert finding == {"severity": "warning", "file": str(path), "line": 5, "key": "quotas[0]", "message": message}
-    assert main(["check", "--strict", str(path)]) == 2
 
 
 def test_standard_input_is_checked_with_paths_from_the_working_directory(
@@ -139,7 +104,7 @@ def test_standard_input_is_checked_with_paths_from_the_working_directory(
     type_in(text, monkeypatch)
 
     assert main(["check", "-"]) == 0
-    assert capsys.readouterr() == ("<stdin>: valid, 1 listener, 0 quotas, and 1 of quotas.d\n", "")
+    assert capsys.readouterr() == ("<stdin>: valid, 1 listener, 0 quotas\n", "")
 
 
 def test_the_page_shows_the_json(

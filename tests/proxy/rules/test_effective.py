@@ -40,16 +40,16 @@ def test_rule_of_the_file_hides_a_stored_one_and_is_reported() -> None:
     assert in_force.quotas == (FILED,)
     assert in_force.ip_quotas == (ip,)
     assert in_force.rules[Entity("filed")].limits["producer_byte_rate"] == 1.0
-    assert in_force.doubles == (
-        "f.yaml:3: user filed has quotas in quotas.d, too; those of the file apply",
-        "f.yaml:4: ip 10.0.0.7 has quotas in quotas.d, too; those of the file apply",
+    assert in_force.overruled == 2
+    assert in_force.double(Entity("filed")) == (
+        "f.yaml:3: user filed has quotas in quotas.d, too; those of the file apply"
     )
     assert in_force.change([Change(Entity("filed"), rule(3.0))], now_ms=NOW_MS) == ({}, {})
     # The rule of the store is in force once the file has none.
     rules, ips = in_force.follow_file(config(), now_ms=NOW_MS)
     assert list(rules.values()) == list(in_force.quotas)
     assert list(ips.values()) == list(in_force.ip_quotas)
-    assert not in_force.doubles
+    assert not in_force.overruled
     assert [found.limits.get("producer_byte_rate") for found in in_force.quotas] == [3.0]
     assert in_force.ip_quotas == (IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="quotas.d"),)
 

@@ -200,7 +200,7 @@ async def test_the_document_has_the_verdict_and_every_section() -> None:
     (broker,) = found["brokers"]
     assert (broker["node_id"], broker["addresses"], broker["reached"]) == (1, ["127.0.0.1:19092"], True)
     assert found["reload"]["event"] == "config_loaded"
-    assert (found["changes"], found["queues"], found["replication"]) == (None, None, None)
+    assert (found["changes"], found["queues"]) == (None, None)
 
 
 async def test_a_proxy_that_clients_are_sent_past_is_not_well() -> None:
