@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, Address
 from kafka_quota_proxy.proxy.quota.bucket_table import BucketTable
 from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
-from kafka_quota_proxy.proxy.quota.rate import Average, Rate
+from kafka_quota_proxy.proxy.quota.rate import Rate
 from kafka_quota_proxy.proxy.quota.throttle import throttle_time_ms
 
 EXPIRES_AFTER_MS: Final = 3_600_000
@@ -57,7 +57,6 @@ class ListenerQuota:
         pause_time_ms: The total time of these pauses.
         refused: How many connections were refused because of the limit of their address.
         observed: How many connections enforcement would have delayed by a pause or refused.
-        pause_time, address_throttle_time: The mean pause and throttle time of the last minute, as in Kafka.
         logged: The part of ``usage`` that the usage log has read.
     """
 
@@ -69,9 +68,7 @@ class ListenerQuota:
     arrived: int = 0
     paused: int = 0
     pause_time_ms: int = 0
-    pause_time: Average = field(default_factory=Average)
     refused: int = 0
-    address_throttle_time: Average = field(default_factory=Average)
     observed: int = 0
     logged: UsageTotals = NO_USAGE
     rate: Rate = field(init=False)
@@ -116,7 +113,6 @@ class ListenerQuota:
             return 0
         self.paused += 1
         self.pause_time_ms += pause_ms
-        self.pause_time.record(pause_ms, now_ms=now_ms)
         return pause_ms
 
     def record_address(self, host: str, *, served_ms: int, now_ms: int) -> int:
@@ -146,7 +142,6 @@ class ListenerQuota:
             if not self.is_protected:
                 broker.rate.record(-1, now_ms=now_ms)
         self.refused += 1
-        self.address_throttle_time.record(keep_ms, now_ms=now_ms)
         return keep_ms
 
 

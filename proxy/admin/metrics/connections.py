@@ -61,13 +61,11 @@ def connection_metrics(brokers: Sequence[Named], listeners: Sequence[ListenerSta
         now_ms,
     )
     arrivals = [(labels(upstream=name), quotas.arrivals) for name, quotas in brokers]
-    rates = [(text, one.rate.peek(now_ms=now_ms)) for text, one in arrivals]
     yield _PROXY.gauge(
         "broker_connection_creation_rate",
         "New connections per second to a broker, without those of inter_broker listeners.",
-        rates,
+        [(text, one.rate.peek(now_ms=now_ms)) for text, one in arrivals],
     )
-    yield _KAFKA.gauge("broker_connection_accept_rate", "Connections per second.", rates)
     yield from _PROXY.table(_OF_BROKERS, arrivals)
     yield from _PROXY.table(_OF_REFUSED, [(labels(listener=one.name), one) for one in listeners])
     yield _PROXY.gauge(
@@ -85,16 +83,6 @@ def _of_listeners(rows: Sequence[tuple[str, ListenerQuota]], now_ms: int) -> Ite
     )
     yield from _PROXY.table(_OF_LISTENERS, rows)
     yield _KAFKA.gauge("connection_accept_rate", "Connections per second.", rates)
-    yield _KAFKA.gauge(
-        "connection_accept_throttle_time",
-        "Mean pause of accepting in the last minute, ms; NaN if there was none.",
-        [(text, one.pause_time.peek(now_ms=now_ms)) for text, one in rows],
-    )
-    yield _KAFKA.gauge(
-        "ip_connection_accept_throttle_time",
-        "Mean time that refused connections of the last minute were kept open, ms; NaN if there were none.",
-        [(text, one.address_throttle_time.peek(now_ms=now_ms)) for text, one in rows],
-    )
 
 
 def _open_connections(brokers: Sequence[BrokerQuotas]) -> Family:

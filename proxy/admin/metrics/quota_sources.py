@@ -1,8 +1,6 @@
 """Reads the metrics of the source of quotas: a directory, a topic or the brokers."""
 
 from collections.abc import Iterator
-from math import nan
-from time import time
 from typing import Final
 
 from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, Namespace, labels
@@ -46,13 +44,7 @@ _OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
     ("writable", "Whether the last change could be written.", lambda store: store.is_connected),
     ("write_failures_total", "Changes that could not be written, and were refused.",
      lambda store: store.failures),
-    ("last_write_failure_timestamp_seconds", "When a write last failed, Unix time; NaN if none failed.",
-     lambda store: _or_nan(store.last_failure_s)),
     ("journal_bytes", "Changes that are not in the database yet.", lambda store: store.database.log_bytes),
-    ("snapshot_bytes", "Size of the database file, without its log.",
-     lambda store: store.database.file_bytes),
-    ("snapshot_age_seconds", "Time since the database file was written; its log may be newer.",
-     lambda store: time() - _or_nan(store.database.file_at_s)),
     ("damaged_files", "Files that were found damaged when a change was written.",
      lambda store: store.database.damaged_files),
 )  # fmt: skip
@@ -62,12 +54,7 @@ def quota_source_metrics(manager: QuotaManager) -> Iterator[Family]:
     """Yield the metrics of the source of quotas, or nothing if all rules come from the configuration file."""
     source, rules = manager.source, manager.rules
     if isinstance(source, TopicSource) and source.writer is None:
-        topic = Namespace("kafka_quota_proxy_quotas_topic")
-        yield from topic.single_values(_OF_TOPICS, source)
-        yield topic.gauge("rules", "Entities that the topic has a rule for.", [("", source.state.entities)])
-        in_force = len(rules.stored) - rules.overruled
-        help_ = "Entities whose limits come from the topic, because the file has no rule for them."
-        yield topic.gauge("rules_in_force", help_, [("", in_force)])
+        yield from Namespace("kafka_quota_proxy_quotas_topic").single_values(_OF_TOPICS, source)
     elif isinstance(source, TopicSource):
         yield from Namespace("kafka_quota_proxy_store_topic").single_values(_OF_STORE, source)
     elif isinstance(source, BrokerSource):
@@ -91,7 +78,3 @@ def quota_change_metrics(change_log: ChangeLog | None) -> Iterator[Family]:
     if change_log.is_audited:
         help_ = "Lines of the audit log that are lost because they could not be written."
         yield PROXY.counter("quota_audit_lost_lines", help_, [("", float(change_log.lost))])
-
-
-def _or_nan(time_s: float | None) -> float:
-    return nan if time_s is None else time_s

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from time import time
 from typing import Final
 
 from kafka_quota_proxy.proxy.rules.errors import KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT
@@ -30,7 +29,6 @@ class DirectoryStore:
     Attributes:
         entities: The number of entities that have quotas.
         failures: The number of writes that failed.
-        last_failure_s: The Unix time of the last write that failed, or None if none has failed.
         is_connected: Whether the last write succeeded.
     """
 
@@ -42,7 +40,6 @@ class DirectoryStore:
         self.has_read = False
         self.is_connected = True
         self.entities = self.failures = 0
-        self.last_failure_s: float | None = None
         self.database = RuleDatabase(Path(directory))
         self._thread = WorkerThread("quota-store")
         self._apply: ApplyChanges
@@ -116,7 +113,6 @@ class DirectoryStore:
     def _failed(self, error_code: int, message: str, *, may_hold: bool = False) -> NotKeptError:
         self.is_connected = False
         self.failures += 1
-        self.last_failure_s = time()
         log.warning("changed no quota in %s: %s", self.name, message)
         return NotKeptError(error_code, message, may_hold=may_hold)
 

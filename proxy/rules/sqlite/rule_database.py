@@ -119,8 +119,6 @@ class RuleDatabase:
 
     Attributes:
         log_bytes: The size of SQLite's log, for metrics.
-        file_bytes: The size of the database file, for metrics.
-        file_at_s: The Unix time at which the database file was last written, for metrics.
         damaged_files: The number of files that were found damaged, for metrics.
     """
 
@@ -130,8 +128,7 @@ class RuleDatabase:
         self._is_copy = is_copy
         self._lock = -1
         self._connection: sqlite3.Connection | None = None
-        self.log_bytes = self.file_bytes = self.damaged_files = 0
-        self.file_at_s: float | None = None
+        self.log_bytes = self.damaged_files = 0
 
     def open(self) -> StoredRules:
         """Lock the directory, create the database if there is none, and return all stored rules.
@@ -230,9 +227,6 @@ class RuleDatabase:
     def _measure(self) -> None:
         with suppress(OSError):
             self.log_bytes = self._path.with_name(f"{FILE}-wal").stat().st_size
-        with suppress(OSError):
-            file = self._path.stat()
-            self.file_bytes, self.file_at_s = file.st_size, file.st_mtime
 
 
 # -- SQL

@@ -120,7 +120,6 @@ def test_v55_refused_connection_is_taken_back_everywhere(name: str) -> None:
     assert come(listener, [ONE] * 3) == [1_000] * 3
     assert quotas.rate_of(ONE, now_ms=T) == listener.rate.peek(now_ms=T) == quotas.rate.peek(now_ms=T) == 0
     assert listener.refused == 3
-    assert listener.address_throttle_time.peek(now_ms=T) == 1_000
 
 
 def test_v55_address_limit_follows_rule_changes() -> None:
@@ -158,7 +157,6 @@ def test_accepting_pauses_until_the_rate_is_at_the_limit() -> None:
 
         assert [listener.record(now_ms=T) for _ in range(52)] == [0] * 50 + [200, 400], limits
         assert (listener.paused, listener.pause_time_ms) == (2, 600), limits
-        assert listener.pause_time.peek(now_ms=T) == 300, limits
 
 
 def test_inter_broker_listener_is_exempt_from_the_brokers_limit() -> None:

@@ -1,6 +1,5 @@
 """Tests the metrics of the sources of quotas: brokers, topics and stores."""
 
-import time
 from collections.abc import Iterable
 from math import isnan
 from pathlib import Path
@@ -124,8 +123,6 @@ async def test_a_store_shows_its_entities_and_failed_writes(tmp_path: Path) -> N
     await manager.read()
     assert manager.store is not None
     begun = values(OF_MANAGER, quota_source_metrics(manager))
-    assert isnan(begun["last_write_failure_timestamp_seconds"])
-    before_s = time.time()
 
     await changed(manager, Entity("alice"), Entity("bob"))
     await changed(manager, Entity("alice"))
@@ -138,9 +135,6 @@ async def test_a_store_shows_its_entities_and_failed_writes(tmp_path: Path) -> N
         await changed(manager, Entity("carol"))
     failed = values(OF_MANAGER, quota_source_metrics(manager))
 
-    assert kept.pop("snapshot_bytes") == sizes(tmp_path)["quotas.db"] > 0
-    assert 0 <= kept.pop("snapshot_age_seconds") < 60
-    assert isnan(kept.pop("last_write_failure_timestamp_seconds"))
     assert kept == {
         "entities": 3.0,
         "writable": 1.0,
@@ -148,7 +142,6 @@ async def test_a_store_shows_its_entities_and_failed_writes(tmp_path: Path) -> N
         "damaged_files": 0.0,
     }
     assert (failed["entities"], failed["writable"], failed["write_failures_total"]) == (3.0, 0.0, 1.0)
-    assert before_s <= failed["last_write_failure_timestamp_seconds"] <= time.time()
     assert Health(server, Reloads()).readiness()["store"] == {
         "directory": str(tmp_path),
         "entities": 3,
@@ -180,8 +173,6 @@ async def test_a_topic_of_rules_shows_its_records_and_rules() -> None:
         "not_understood_records_total": 1.0,
         "failures_total": 4.0,
         "connected": 1.0,
-        "rules": 2.0,
-        "rules_in_force": 1.0,
     }
 
 
