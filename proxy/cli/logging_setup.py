@@ -67,11 +67,7 @@ class JsonFormatter(logging.Formatter):
         if exception:
             fields["exception"] = exception
         fields |= {key: value for key, value in vars(record).items() if key not in _STANDARD | _FIELDS}
-        try:
-            return json.dumps(fields, default=_text, allow_nan=False)
-        except (TypeError, ValueError):
-            # A key that is not a string, a value that contains itself, or NaN: write everything as text.
-            return json.dumps({str(key): _text(value) for key, value in fields.items()})
+        return json.dumps(fields, default=str)
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
@@ -94,20 +90,13 @@ def _message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception as error:  # noqa: BLE001 - wrong arguments are a bug, but the line is written
-        return f"{_text(record.msg)} {_text(record.args)} ({type(error).__name__} while formatting)"
+        return f"{record.msg!r} {record.args!r} ({type(error).__name__} while formatting)"
 
 
 def _exception(record: logging.LogRecord) -> str:
     if record.exc_info:
         return logging.Formatter().formatException(record.exc_info)
     return record.exc_text or ""
-
-
-def _text(value: object) -> str:
-    try:
-        return str(value)
-    except Exception as error:  # noqa: BLE001 - a failing __str__ must not lose the line
-        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
 
 
 def _one_line(message: str) -> str:

@@ -16,7 +16,6 @@ from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.config.units import parse_rate
 from kafka_quota_proxy.proxy.cli.demo import workload
 from kafka_quota_proxy.proxy.cli.demo.display import Display, format_rate, format_seconds
-from kafka_quota_proxy.proxy.cli.demo.mock_cluster import require_extra
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 if TYPE_CHECKING:
@@ -119,7 +118,6 @@ def execute(args: argparse.Namespace) -> int:
     try:
         if args.serve:
             _serve(args)
-        require_extra("confluent_kafka", "aiokafka")
         outcomes = dict(zip(("producer", "consumer"), _run(_options_in(args), as_json=args.json), strict=True))
     except (DemoError, ConfigError) as error:
         sys.stderr.write(f"kafka-quota-proxy demo: {error}\n")
@@ -151,7 +149,6 @@ def _serve(args: argparse.Namespace) -> NoReturn:
     ports = {"port": args.port or 1, "admin_port": args.admin_port or 2}
     text = workload.proxy_config(args.quota, shaping, **ports, upstream="127.0.0.1:3")
     warnings = load_bytes(text.encode(), file="--serve").warnings
-    require_extra("confluent_kafka", "aiokafka")
     import uvloop
 
     from kafka_quota_proxy.proxy.cli.demo.serve import serve
@@ -164,7 +161,6 @@ def _serve(args: argparse.Namespace) -> NoReturn:
 
 
 def _run(options: workload.Options, *, as_json: bool) -> tuple[Outcome, Outcome]:
-    # Imported here and not above, so that a missing package leads to a sentence and not to a traceback.
     import uvloop
 
     from kafka_quota_proxy.proxy.cli.demo import runner

@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
-import importlib.util
 import socket
 import struct
-import sysconfig
 from collections.abc import Mapping, Sequence
 from ctypes import c_char_p, c_int, c_int16, c_int32, c_size_t, c_void_p
 from typing import Any, Final, Self
@@ -57,7 +55,7 @@ class MockCluster:
         leaders: The node id of the leader of each partition, by topic.
 
     Raises:
-        DemoError: confluent-kafka is not installed, or its librdkafka has no mock cluster.
+        DemoError: confluent-kafka is not installed, or its mock cluster does not start.
     """
 
     def __init__(self, topics: Sequence[str] = (), *, brokers: int = 1) -> None:
@@ -166,9 +164,7 @@ class MockCluster:
         return operate
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:  # noqa: ANN401 - ctypes names its types no better
-        function = getattr(self._library, f"rd_kafka_{name}", None)
-        if function is None:
-            raise DemoError(f"librdkafka lacks rd_kafka_{name}: the demo needs confluent-kafka 2.16 or later")
+        function = getattr(self._library, f"rd_kafka_{name}")
         function.restype, function.argtypes = result, list(arguments)
         return function
 
@@ -184,26 +180,5 @@ def load_librdkafka() -> ctypes.CDLL:
     try:
         module = importlib.import_module("confluent_kafka.cimpl")
     except ImportError as error:
-        raise DemoError(missing_extra_message(error.name or str(error), soabi=_soabi())) from error
+        raise DemoError(f"the demo needs {error.name}, which is not installed: {install_line('demo')}") from error
     return ctypes.CDLL(module.__file__)
-
-
-def missing_extra_message(package: str, *, soabi: str) -> str:
-    """Return a message that says how to install a missing package. ``soabi`` is Python's ABI tag."""
-    if "musl" in soabi and package.startswith("confluent_kafka"):
-        return "the demo's broker (confluent-kafka) has no wheel for musl (Alpine): use a glibc system, such as Debian"
-    return f"the demo needs {package}, which is not installed: {install_line('demo')}"
-
-
-def require_extra(*packages: str) -> None:
-    """Raise ``DemoError`` if one of the Python packages in ``packages`` is not installed.
-
-    The extra ``demo`` installs them. They are not imported.
-    """
-    for package in packages:
-        if importlib.util.find_spec(package) is None:
-            raise DemoError(missing_extra_message(package, soabi=_soabi()))
-
-
-def _soabi() -> str:
-    return str(sysconfig.get_config_var("SOABI") or "")  # such as cpython-311-x86_64-linux-musl

@@ -16,13 +16,6 @@ from kafka_quota_proxy.proxy.cli.logging_setup import JsonFormatter, TextFormatt
 TEXT, JSON = TextFormatter(), JsonFormatter()
 
 
-class Unprintable:
-    def __str__(self) -> str:
-        raise RuntimeError("no")
-
-    __repr__ = __str__
-
-
 def record(message: object, *args: object, **extra: object) -> logging.LogRecord:
     made = logging.makeLogRecord(
         {
@@ -84,23 +77,11 @@ def test_a_message_is_one_line_and_unchanged_in_json(message: str) -> None:
 
 
 @pytest.mark.parametrize("formatter", [TEXT, JSON])
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        record("%d files", "no"),
-        record("%s", Unprintable()),
-        record("x", value=Unprintable()),
-        record("x", value={1: {2}}),
-        record("x", value={("a", "key"): 1}),
-        record(Unprintable()),
-    ],
-)
-def test_a_failing_str_still_gives_a_line(formatter: logging.Formatter, wrong: logging.LogRecord) -> None:
-    line = formatter.format(wrong)
+def test_wrong_arguments_still_give_a_line(formatter: logging.Formatter) -> None:
+    line = formatter.format(record("%d files", "no"))
 
     assert "server.server" in line
-    if formatter is JSON:
-        json.loads(line)
+    assert "'%d files' ('no',) (TypeError while formatting)" in line
 
 
 def test_the_log_goes_to_stderr_from_its_level_on(capsys: pytest.CaptureFixture[str]) -> None:
