@@ -85,10 +85,6 @@ PREFIX: Final = "/testing/"
 
 _THROTTLES: Final = "/testing/throttles"
 _QUOTAS: Final = "/testing/quotas"
-_LEADERS: Final = "/testing/leaders"
-_OBSERVED: Final = "/testing/observed"
-_CLIENTS: Final = "/testing/clients"
-_RESET: Final = "/testing/reset"
 _DEADLINE_S: Final = 10.0
 
 _T = TypeVar("_T")
@@ -132,7 +128,7 @@ class OnDemandApi:
             case "DELETE", _ if path.startswith(f"{_THROTTLES}/"):
                 self._remove(path.removeprefix(f"{_THROTTLES}/"))
             case _:
-                raise _unknown(path)
+                raise RefusedError("404 Not Found", f"not found: {method} {path[:40]}")
         return _json({})
 
     def _add(self, environ: WSGIEnvironment) -> Reply:
@@ -203,17 +199,6 @@ def _quotas(rules: object) -> ProxyConfig:
     except ConfigError as error:
         faults = (f"{fault.key}: {fault.message}" for fault in error.faults if fault.severity is Severity.ERROR)
         raise bad_request("\n".join(faults)) from None
-
-
-def _unknown(path: str) -> RefusedError:
-    methods = {
-        _THROTTLES: "GET, POST, DELETE", _QUOTAS: "PUT", _LEADERS: "POST",
-        _OBSERVED: "GET", _CLIENTS: "GET", _RESET: "POST",
-    }  # fmt: skip
-    allowed = methods.get(path)
-    if allowed is None:
-        return RefusedError("404 Not Found", f"not found; the paths are {' '.join(methods)}")
-    return RefusedError("405 Method Not Allowed", f"{allowed} only", ("Allow", allowed))
 
 
 def _json(value: object) -> Reply:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafka_quota_proxy.config.document import Document, fault_at, parse
 from kafka_quota_proxy.config.errors import ConfigError, Fault, Severity
@@ -24,21 +24,6 @@ _INPUT: Final = "-"
 _INPUT_NAME: Final = "<stdin>"
 
 
-class _CheckResult(NamedTuple):
-    """The faults found in a configuration file, in the order of its lines.
-
-    ``summary`` says what a valid file configures. It is None if the file is invalid.
-    """
-
-    file: str
-    findings: tuple[Fault, ...]
-    summary: str | None
-
-    @property
-    def is_valid(self) -> bool:
-        return all(finding.severity is not Severity.ERROR for finding in self.findings)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``check``."""
     parser.add_argument("config", metavar="CONFIG", help=f"the YAML file; {_INPUT} reads standard input")
@@ -48,42 +33,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Check the configuration file and print its faults. Return 0 if the file can be used and 2 if not."""
-    checked = _check(args.config)
-    if args.strict:
-        errors = (replace(finding, severity=Severity.ERROR) for finding in checked.findings)
-        checked = checked._replace(findings=tuple(errors))
-    if args.json:
-        sys.stdout.write(f"{json.dumps(_as_json(checked), indent=2)}\n")
-    else:
-        sys.stderr.writelines(f"{finding}\n" for finding in checked.findings)
-        if checked.is_valid:
-            sys.stdout.write(f"{checked.file}: valid, {checked.summary}\n")
-    return 0 if checked.is_valid else 2
-
-
-def _check(path: str) -> _CheckResult:
-    file = _INPUT_NAME if path == _INPUT else path
+    file, summary = _INPUT_NAME if args.config == _INPUT else args.config, ""
     try:
-        data = sys.stdin.buffer.read() if path == _INPUT else read(path)
+        data = sys.stdin.buffer.read() if args.config == _INPUT else read(args.config)
         loaded = load_read(data, file=file)
     except ConfigError as error:
-        return _CheckResult(file, error.faults, None)
-    config = loaded.config
-    of_disk = _disk_faults(config, parse(data.decode(), file=file))
-    listeners, quotas = len(config.listeners), len(config.quotas) + len(config.ip_quotas)
-    return _CheckResult(
-        file,
-        tuple(sorted((*loaded.warnings, *of_disk), key=lambda finding: finding.line)),
-        f"{_count(listeners, 'listener')}, {_count(quotas, 'quota')}",
-    )
-
-
-def _as_json(checked: _CheckResult) -> dict[str, object]:
-    findings = [
-        {"severity": one.severity.value, "file": one.file, "line": one.line, "key": one.key, "message": one.message}
-        for one in checked.findings
-    ]
-    return {"file": checked.file, "valid": checked.is_valid, "findings": findings}
+        found = list(error.faults)
+    else:
+        config = loaded.config
+        found = [*loaded.warnings, *_disk_faults(config, parse(data.decode(), file=file))]
+        listeners, quotas = len(config.listeners), len(config.quotas) + len(config.ip_quotas)
+        summary = f"{_count(listeners, 'listener')}, {_count(quotas, 'quota')}"
+    findings = sorted(found, key=lambda finding: finding.line)
+    if args.strict:
+        findings = [replace(finding, severity=Severity.ERROR) for finding in findings]
+    is_valid = all(finding.severity is not Severity.ERROR for finding in findings)
+    if args.json:
+        fields = [
+            {"severity": one.severity.value, "file": one.file, "line": one.line, "key": one.key, "message": one.message}
+            for one in findings
+        ]
+        sys.stdout.write(f"{json.dumps({'file': file, 'valid': is_valid, 'findings': fields}, indent=2)}\n")
+    else:
+        sys.stderr.writelines(f"{finding}\n" for finding in findings)
+        if is_valid:
+            sys.stdout.write(f"{file}: valid, {summary}\n")
+    return 0 if is_valid else 2
 
 
 def _disk_faults(config: ProxyConfig, document: Document) -> Iterator[Fault]:

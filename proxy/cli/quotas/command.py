@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.errors import ConfigError
-from kafka_quota_proxy.config.term_values import written_instant
 from kafka_quota_proxy.config.terms import read_terms_change
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
 from kafka_quota_proxy.proxy.cli.admin_client import AdminClient, AdminPortError, Answer, ListedRule
@@ -135,11 +134,6 @@ def _change(client: AdminClient, changes: RequestedChanges, args: argparse.Names
         _print(answer.text.rstrip())
     else:
         _print(*(line for one in changed for line in lines(one)))
-    for one in changed:
-        expires_ms = None if one.new is None else one.new.terms.expires_ms
-        if expires_ms is not None and expires_ms <= time.time() * 1_000:
-            expired = f"it has expired, at {written_instant(expires_ms)}"
-            sys.stderr.write(f"{_PROGRAM}: warning: {shown_entity(one.entity)}: the quota has no effect: {expired}\n")
     return _conclude(len(changed), _not_done(answer.results), args)
 
 

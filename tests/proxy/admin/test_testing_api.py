@@ -173,9 +173,8 @@ async def test_faults_say_what_to_send(tmp_path: Path) -> None:
             ("POST", "throttles", [], 400, "send an object"),
             ("PUT", "quotas", {}, 400, "send a list"),
             ("PUT", "quotas", [{"client-id": "a", "producer_byte_rat": 1}], 400, "quotas[0].producer_byte_rat"),
-            ("PATCH", "quotas", None, 405, "PUT only"),
-            ("GET", "reset", None, 405, "POST only"),
-            ("GET", "nothing", None, 404, "/testing/throttles"),
+            ("PATCH", "quotas", None, 404, "not found: PATCH /testing/quotas"),
+            ("GET", "nothing", None, 404, "not found: GET /testing/nothing"),
         ):
             answer = await one.ask(method, path, body)
             assert (answer.status, text in answer.body.decode()) == (status, True), answer.body
