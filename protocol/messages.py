@@ -160,21 +160,6 @@ DescribeConfigs response
         ]
     ]
 
-AlterConfigs request
-    resources [resource_type int8, resource_name string, configs [name string, value string?]], validate_only bool
-AlterConfigs response
-    throttle_time_ms int32
-    responses [error_code int16, error_message message?, resource_type int8, resource_name string]
-
-IncrementalAlterConfigs request
-    resources [
-        resource_type int8, resource_name string, configs [name string, config_operation int8, value string?]
-    ]
-    validate_only bool
-IncrementalAlterConfigs response
-    throttle_time_ms int32
-    responses [error_code int16, error_message message?, resource_type int8, resource_name string]
-
 ElectLeaders request
     election_type int8 1+, topic_partitions [topic string, partitions []int32]?, timeout_ms int32
 ElectLeaders response
