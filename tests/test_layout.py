@@ -76,6 +76,8 @@ EXCEPTIONS = {
     # Explanations are tested by the output of the command.
     "proxy/cli/explanation/resolve.py": "tests/proxy/cli/test_explain.py",
     "proxy/cli/explanation/output.py": "tests/proxy/cli/test_explain.py",
+    # The table is tested with the command that prints it.
+    "proxy/cli/clients_table.py": "tests/proxy/cli/test_top.py",
     # The command line and the client of `quotas` are tested through the command.
     "proxy/cli/quotas/arguments.py": "tests/proxy/cli/quotas/test_command.py",
     "proxy/cli/admin_client.py": "tests/proxy/cli/quotas/test_command.py",

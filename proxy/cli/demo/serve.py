@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import json
 import socket
+import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from contextlib import suppress
+from functools import partial
+from shutil import get_terminal_size
+from typing import Final, NoReturn
+from urllib.parse import urlencode
 
 from kafka_quota_proxy.config.model import Shaping
+from kafka_quota_proxy.proxy.cli.clients_table import lines, screen
 from kafka_quota_proxy.proxy.cli.demo.display import Display
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports
-from kafka_quota_proxy.proxy.cli.demo.runner import broker_and_proxy, cancel_on_sigterm, until_first_end
+from kafka_quota_proxy.proxy.cli.demo.runner import broker_and_proxy, cancel_on_sigterm, fetch_text, until_first_end
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Rule, proxy_config
+from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
+
+_REDRAWN_S: Final = 1.0
 
 
 async def serve(quotas: Sequence[Rule], shaping: Shaping, display: Display, *, port: int, admin_port: int) -> NoReturn:
@@ -28,10 +39,24 @@ async def serve(quotas: Sequence[Rule], shaping: Shaping, display: Display, *, p
         return proxy_config(quotas, shaping, port=port, admin_port=admin_port, upstream=upstream)
 
     async with broker_and_proxy((), config, proxy_port=port) as (broker, proxy):
-        for line in first_steps(quotas, port=port, admin_port=admin_port):
+        steps = first_steps(quotas, port=port, admin_port=admin_port)
+        for line in steps:
             display.note(line)
-        await until_first_end(broker.fail_when_ended(), [proxy.fail_when_ended()])
+        show = [_show(steps, admin_port)] if sys.stdout.isatty() else []
+        await until_first_end(broker.fail_when_ended(), [proxy.fail_when_ended(), *show])
     raise AssertionError("fail_when_ended returns only by raising")
+
+
+async def _show(steps: Sequence[str], admin_port: int) -> NoReturn:
+    """Draw the first steps, and below them the clients as ``top`` does, each second."""
+    query = {"sort": "throttled"}
+    url = f"http://127.0.0.1:{admin_port}/clients?{urlencode(query)}"
+    with screen() as draw:
+        while True:
+            with suppress(DemoError):  # a busy proxy may answer late; its end is an error elsewhere
+                page = json.loads(await in_thread(partial(fetch_text, url)))
+                draw([*steps, "", *lines(page, query, width=get_terminal_size().columns)])
+            await asyncio.sleep(_REDRAWN_S)
 
 
 def first_steps(quotas: Sequence[Rule], *, port: int, admin_port: int) -> list[str]:

@@ -15,7 +15,8 @@ from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.admin.clients import rows as query
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.cli import top
-from kafka_quota_proxy.proxy.cli.top import SORTS, cells_of, cut, duration, lines, printable, rate
+from kafka_quota_proxy.proxy.cli.clients_table import cells_of, cut, duration, lines, printable, rate
+from kafka_quota_proxy.proxy.cli.top import SORTS
 from tests.support.client_rows import page, row, unlimited
 from tests.support.quota_page import LOOPBACK
 from tests.support.reloads import Reloads
@@ -104,7 +105,7 @@ def test_on_a_terminal_it_outlives_the_proxy_and_restores_the_screen() -> None:
         "        raise answer\n"
         "    return answer\n"
         "top.AdminClient.clients = clients\n"
-        "top._INTERVAL_S = 0\n"
+        "top.INTERVAL_S = 0\n"
         "sys.exit(main(['top']))\n"
     )
     outer, inner = pty.openpty()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import confluent_kafka
@@ -55,6 +57,29 @@ def test_a_producer_is_throttled_and_ctrl_c_ends_everything(tmp_path: Path) -> N
     assert len(children) == 4, "a guard and a program for the broker and for the proxy"
     assert [pid for pid in children if is_alive(pid)] == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_terminal_shows_the_table_of_top() -> None:
+    ours, theirs = pty.openpty()
+    command = [*SERVE, "--port", "0", "--admin-port", "0"]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True) as demo:
+        os.close(theirs)
+        timer = threading.Timer(60, demo.kill)
+        timer.start()
+        shown, has_ended = b"", False
+        with suppress(OSError):  # the other side is closed
+            while part := os.read(ours, 65_536):
+                shown += part
+                if b"0 of 0 clients" in shown and not has_ended:
+                    has_ended = True
+                    demo.send_signal(signal.SIGINT)
+        status = demo.wait()
+        timer.cancel()
+        os.close(ours)
+
+    assert b"client.id=my-app" in shown.partition(b"\x1b[?1049h")[2]
+    assert shown.endswith(b"\x1b[?25h\x1b[?1049l")
+    assert status == 130
 
 
 @pytest.mark.parametrize("option", ["--port", "--admin-port"])
