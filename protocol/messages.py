@@ -160,21 +160,6 @@ DescribeConfigs response
         ]
     ]
 
-ElectLeaders request
-    election_type int8 1+, topic_partitions [topic string, partitions []int32]?, timeout_ms int32
-ElectLeaders response
-    throttle_time_ms int32, error_code int16 1+
-    replica_election_results [
-        topic string, partition_result [partition_id int32, error_code int16, error_message message?]
-    ]
-
-AlterPartitionReassignments request
-    timeout_ms int32, allow_replication_factor_change bool 1+
-    topics [name string, partitions [partition_index int32, replicas []int32?]]
-AlterPartitionReassignments response
-    throttle_time_ms int32, allow_replication_factor_change bool 1+, error_code int16, error_message message?
-    responses [name string, partitions [partition_index int32, error_code int16, error_message message?]]
-
 ListPartitionReassignments request
     timeout_ms int32, topics [name string, partition_indexes []int32]?
 ListPartitionReassignments response

@@ -21,17 +21,15 @@ def test_tests_of_the_page_pass(pytester: pytest.Pytester) -> None:
 
 
 SPREAD = """
-import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 
 @pytest.fixture(autouse=True, scope="session")
 def spread(kafka_throttle_session):
-    kafka = kafka_throttle_session
-    topics = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers}).list_topics("orders", 20).topics
-    for partition in topics["orders"].partitions:
-        if partition % 3:
-            kafka.move_leader("orders", partition, leader=partition % 3 + 1)
+    admin = AdminClient({"bootstrap.servers": kafka_throttle_session.bootstrap_servers})
+    topic = NewTopic("orders", 4, replica_assignment=[[1], [2], [3], [1]])
+    admin.create_topics([topic])["orders"].result(20)
 """
 
 

@@ -160,10 +160,6 @@ class Control:
         """Replace all rules."""
         self._ask("PUT", "quotas", rules)
 
-    def move_leader(self, move: dict[str, Any]) -> int:
-        """Move the leader of a partition, and return the new leader."""
-        return int(self._ask("POST", "leaders", move)["leader"])
-
     def observed(self, client_id: str | None) -> ObservedResponses:
         """Return the throttled responses of one client-id, or of all."""
         query = "" if client_id is None else f"?{urlencode({'client_id': client_id})}"

@@ -132,15 +132,6 @@ class ThrottlingProxy:
         order = {"api": api, "count": count}
         return self._running.order(order | {key: value for key, value in given.items() if value is not None})
 
-    def move_leader(self, topic: str, partition: int = 0, *, leader: int | None = None) -> int:
-        """Let broker ``leader``, or any other in-sync replica if it is None, lead a partition. Return the new leader.
-
-        Raises:
-            ControlError: If the cluster refuses, or has no other replica.
-        """
-        move = {"topic": topic, "partition": partition} | ({} if leader is None else {"leader": leader})
-        return self._running.move_leader(move)
-
     def limit(
         self, *, user: str | None = None, client_id: str | None = None, shaping: str | None = None, **limits: object
     ) -> None:

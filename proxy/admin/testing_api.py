@@ -4,7 +4,6 @@ POST   /testing/throttles      {"api": "Produce", "throttle_time_ms": 300, "coun
 GET    /testing/throttles      the orders that are left
 DELETE /testing/throttles      removes all orders; /testing/throttles/ID removes one
 PUT    /testing/quotas         [{"client-id": "app", "producer_byte_rate": 102400}], in the form of the file
-POST   /testing/leaders        {"topic": "orders", "partition": 0, "leader": 2}: another broker leads the partition
 GET    /testing/observed       the throttled responses; ?client_id=app those of one client
 GET    /testing/clients        the clients that were answered, with the number of responses of each API
 POST   /testing/reset          removes all orders, forgets what was observed, and restores the quotas of the file
@@ -14,72 +13,22 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import parse_qs
 from wsgiref.types import WSGIEnvironment
 
 from kafka_quota_proxy.config.errors import ConfigError, Severity
 from kafka_quota_proxy.config.load import load_bytes
-from kafka_quota_proxy.config.model import AdminClient, ProxyConfig
+from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, bad_request, read_json
 from kafka_quota_proxy.proxy.admin.testing_orders import (
-    read_number,
     read_order,
-    read_topic,
     written_client,
     written_order,
     written_response,
 )
-from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles, TooManyOrdersError
-
-_KEYS: Final = ("topic", "partition", "leader")
-_MAX_INT32: Final = 2**31 - 1
-
-
-class LeaderMove(NamedTuple):
-    """A partition, and the node id of its next leader. None stands for any other replica."""
-
-    topic: str
-    partition: int
-    leader: int | None
-
-
-def read_move(given: object) -> LeaderMove:
-    """Read a ``LeaderMove`` from parsed JSON. Raises ``RefusedError`` if it is none."""
-    topic = read_topic(given) if isinstance(given, dict) else None
-    if not isinstance(given, dict) or topic is None:
-        raise bad_request('send an object such as {"topic": "orders", "partition": 0, "leader": 2}')
-    for key in given:
-        if key not in _KEYS:
-            raise bad_request(f"{str(key)[:40]!r} is not a key; the keys are {', '.join(_KEYS)}")
-    leader = None if given.get("leader") is None else read_number(given, "leader", 0, _MAX_INT32)
-    return LeaderMove(topic, read_number({"partition": 0} | given, "partition", 0, _MAX_INT32), leader)
-
-
-def move_leader(config: ProxyConfig, move: LeaderMove) -> int:
-    """Let another broker lead a partition, and return its node id.
-
-    The call blocks until the cluster names the new leader.
-    The cluster is that of the first listener. The login is the one of ``replication.admin_client``, if the file has it.
-
-    Raises:
-        RefusedError: If the cluster cannot be reached, or refuses. The message says why.
-    """
-    # Imported here, because aiokafka loads slowly.
-    from kafka_quota_proxy.proxy.kafka_client.admin_client import ADMIN_ERRORS
-    from kafka_quota_proxy.proxy.kafka_client.leader_mover import LeaderMoveError, LeaderMover
-
-    settings = AdminClient() if config.replication is None else config.replication.admin_client
-    try:
-        with LeaderMover(settings, servers_of(config.listeners[:1])) as mover:
-            return mover.move(move.topic, move.partition, move.leader)
-    except LeaderMoveError as error:
-        raise RefusedError("409 Conflict", str(error)) from None
-    except ADMIN_ERRORS as error:
-        raise RefusedError("502 Bad Gateway", f"the cluster does not answer: {error or type(error).__name__}") from None
-
 
 PREFIX: Final = "/testing/"
 
@@ -111,9 +60,6 @@ class OnDemandApi:
                 self._on_loop(testing.orders.clear)
             case "PUT", "/testing/quotas":
                 self._replace_quotas(_quotas(read_json(environ)))
-            case "POST", "/testing/leaders":
-                move = read_move(read_json(environ))
-                return _json({"leader": move_leader(self._server.config, move)})
             case "GET", "/testing/observed":
                 query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
                 client_id = query.get("client_id", [None])[0]

@@ -6,5 +6,4 @@ own_address      finds out whether an address is one of the proxy's own
 admin_client     asks a cluster about its brokers, topics and configs
 admin_requests   defines the requests and responses of the admin client
 topic_requests   creates the proxy's own topics
-leader_mover     moves the leaders of partitions, for tests
 """

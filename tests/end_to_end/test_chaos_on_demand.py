@@ -1,19 +1,16 @@
-"""librdkafka lives through errors, delays, empty fetches, closed connections and moved leaders that a test asks for.
+"""librdkafka lives through errors, delays, empty fetches and closed connections that a test asks for.
 
 The driver checks that each record is acknowledged once, and read once, in order and byte for byte.
 """
 
 from __future__ import annotations
 
-import threading
 from typing import Final
 
 import pytest
 from _pytest.mark import ParameterSet
 
-from kafka_quota_proxy.testing import ThrottlingProxy
 from kafka_quota_proxy.testing.control import Control
-from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import Librdkafka, create_topic, end_offset, numbers
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.proxy import Proxy
@@ -71,29 +68,3 @@ def test_consumer_reads_each_record_once(
     found = control.observed("app")
     assert [{key: getattr(one, key) for key in effects} for one in found][:3] == [effects] * len(found)
     assert len(found) == 3 if "empty" in effects or "error" in effects else 1 <= len(found) <= 3
-
-
-@pytest.mark.long
-def test_leader_moves_under_a_producer_and_a_consumer() -> None:
-    with Kafka(KAFKA_4, nodes=2) as kafka, ThrottlingProxy(kafka.bootstrap_servers) as proxy:
-        topic = create_topic(kafka, replicas=(1, 2))
-        leaders = [proxy.move_leader(topic)]
-        stop = threading.Event()
-
-        def move() -> None:
-            while not stop.wait(0.3):
-                leaders.append(proxy.move_leader(topic))
-
-        mover = threading.Thread(target=move)
-        mover.start()
-        try:
-            for _ in range(5):
-                Librdkafka(settings={"enable.idempotence": True, "log_level": 0}).produce(
-                    proxy.bootstrap_servers, topic, client_id="app", count=_COUNT
-                )
-        finally:
-            stop.set()
-            mover.join()
-        assert end_offset(kafka, topic) == 5 * _COUNT
-        assert len(leaders) >= 3
-        assert leaders == [2 - number % 2 for number in range(len(leaders))]

@@ -1,10 +1,10 @@
 """Answers admin requests in place of librdkafka's mock cluster, which has none.
 
-Topics are created and deleted, and leaders moved, in the mock cluster. Other admin requests are not announced, so that
-the client itself reports them as unsupported.
+Topics are created and deleted in the mock cluster. Other admin requests are not announced, so that the client itself
+reports them as unsupported.
 
-All partitions of a topic are led by broker 1, and all groups coordinated by it, until a request moves a leader. The
-mock chooses both differently, so topics are created here before the mock sees the request that asks for them.
+All partitions of a topic are led by broker 1 unless the client assigns replicas, and all groups are coordinated by it.
+The mock chooses both differently, so topics are created here before the mock sees the request that asks for them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from kafka_quota_proxy.proxy.cli.demo.mock_cluster import MockCluster
 _VERSIONS: Final[Mapping[int, tuple[int, int]]] = {
     ApiKey.CREATE_TOPICS: (2, 4),
     ApiKey.DELETE_TOPICS: (1, 3),
-    ApiKey.ELECT_LEADERS: (1, 2),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
 }
 _DEFAULT_PARTITIONS: Final = 4  # the mock's
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -36,7 +34,6 @@ _TOPIC_ALREADY_EXISTS: Final = 36
 _INVALID_PARTITIONS: Final = 37
 _INVALID_REPLICATION_FACTOR: Final = 38
 _INVALID_REPLICA_ASSIGNMENT: Final = 39
-_ELECTION_NOT_NEEDED: Final = 84
 
 Fields = Sequence[Any]
 Error = tuple[int, str | None]
@@ -56,8 +53,6 @@ class MockAdmin:
         self._answers: Mapping[int, Callable[[Fields], Fields]] = {
             ApiKey.CREATE_TOPICS: self._create_topics,
             ApiKey.DELETE_TOPICS: self._delete_topics,
-            ApiKey.ELECT_LEADERS: self._elect_leaders,
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self._reassign,
         }
 
     def answer(self, frame: bytes) -> bytes | None:
@@ -141,29 +136,6 @@ class MockAdmin:
             return _UNKNOWN_TOPIC_OR_PARTITION
         self._mock.delete_topic(topic)
         return 0
-
-    def _reassign(self, request: Fields) -> Fields:
-        """Make the first replica of each list the leader."""
-        _, flag, topics = request
-        results = [
-            (topic, [(index, *self._reassign_one(topic, index, replicas)) for index, replicas in partitions])
-            for topic, partitions in topics
-        ]
-        return 0, flag, *_NO_ERROR, results
-
-    def _reassign_one(self, topic: str, partition: int, replicas: Sequence[int]) -> Error:
-        if not 0 <= partition < len(self._mock.leaders.get(topic, ())):
-            return _UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
-        if not self._are_brokers(replicas):
-            return _INVALID_REPLICA_ASSIGNMENT, f"The brokers are 1 to {self._mock.brokers}, and not {replicas}."
-        self._mock.set_leader(topic, partition, replicas[0])
-        return _NO_ERROR
-
-    @staticmethod
-    def _elect_leaders(request: Fields) -> Fields:
-        """Say that each leader is the preferred replica, because a reassignment makes it the leader at once."""
-        _, asked, _ = request
-        return 0, 0, [(topic, [(one, _ELECTION_NOT_NEEDED, None) for one in all_]) for topic, all_ in asked or ()]
 
     def _are_brokers(self, replicas: Sequence[int]) -> bool:
         known = {*range(1, self._mock.brokers + 1)}

@@ -4,8 +4,6 @@
   and converts the response to the version that the client has requested.
 * The mock responds to Produce with acks=0, but Apache Kafka does not. The relay drops the response.
 * The mock ends a transaction by a batch without a checksum, which most clients refuse to read. The relay adds it.
-* The mock refuses to commit an offset if the partition's leader has changed since its record was written, but Apache
-  Kafka does not compare leader epochs. The relay removes them from the request.
 * The mock has no admin requests. ``mock_admin`` answers them. Responses have to come in the order of the requests, so
   the mock gets a request, too, and the answer takes the place of its response.
 * The mock rebalances groups slowly. ``mock_groups`` changes the requests.
@@ -20,10 +18,10 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import Callable, Mapping
-from io import SEEK_CUR, BytesIO
+from io import BytesIO
 from typing import Final
 
-from aiokafka.protocol.types import CompactString, Int16, Int32, String, TaggedFields, UnsignedVarInt32
+from aiokafka.protocol.types import CompactString, Int16, String, TaggedFields, UnsignedVarInt32
 from aiokafka.record.util import calc_crc32c
 
 from kafka_quota_proxy.proxy.cli.demo.mock_admin import MockAdmin
@@ -31,7 +29,6 @@ from kafka_quota_proxy.proxy.cli.demo.mock_groups import MockGroups
 
 _PRODUCE: Final = 0
 _FETCH: Final = 1
-_OFFSET_COMMIT: Final = 8
 _API_VERSIONS: Final = 18
 _NEWEST_API_VERSIONS: Final = 4  # Kafka 3.9; same layout as v3
 _UNSUPPORTED_VERSION: Final = 35
@@ -82,8 +79,6 @@ class Repairs:
             return api_versions_request_v0(correlation_id)
         if api_key == _FETCH:
             self._repairs[correlation_id] = with_checksums
-        if api_key == _OFFSET_COMMIT and api_version >= 6:
-            return commit_without_epochs(frame)
         if api_key == _PRODUCE and produce_acks(frame) == 0:
             self._repairs[correlation_id] = _drop
         return frame
@@ -160,28 +155,6 @@ def with_checksums(frame: bytes) -> bytes:
             struct.pack_into(">I", repaired, magic + 1, calc_crc32c(rest))
         magic = frame.find(_WITHOUT_CHECKSUM, magic + 1)
     return bytes(repaired)
-
-
-def commit_without_epochs(frame: bytes) -> bytes:
-    """Return an OffsetCommit request of v6 or v7 without leader epochs, which are -1 then.
-
-    The header is followed by string group_id, int32 generation_id, string member_id, (v7: nullable string
-    group_instance_id) and an array of topics. A topic consists of string name and an array of partitions, and a
-    partition of int32 index, int64 offset, int32 leader_epoch and nullable string metadata.
-    """
-    (api_version,) = struct.unpack_from(">h", frame, 2)
-    string = String("utf-8")
-    fields = BytesIO(frame)
-    fields.seek(8)
-    for field in (string, string, Int32, string, *[string] * (api_version >= 7)):
-        field.decode(fields)
-    for _ in range(Int32.decode(fields)):
-        string.decode(fields)
-        for _ in range(Int32.decode(fields)):
-            fields.seek(12, SEEK_CUR)
-            fields.write(Int32.encode(-1))
-            string.decode(fields)
-    return fields.getvalue()
 
 
 async def serve(

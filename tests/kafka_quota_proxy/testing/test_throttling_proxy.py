@@ -90,28 +90,3 @@ def test_client_that_no_rule_limits_is_a_warning(proxy: ThrottlingProxy) -> None
         )
         proxy.reset()
         assert proxy.warnings() == ()
-
-
-def test_leader_moves_and_the_producer_follows(proxy: ThrottlingProxy) -> None:
-    failures: list[object] = []
-    producer = confluent_kafka.Producer({"bootstrap.servers": proxy.bootstrap_servers, "log_level": 0})
-    leaders = [proxy_leader(producer)]
-    for leader in (3, None, 1):
-        leaders.append(proxy.move_leader("moved", leader=leader))
-        for number in range(5):
-            producer.produce("moved", str(number), partition=0, on_delivery=lambda error, _: failures.append(error))
-        assert producer.flush(20) == 0
-
-    assert failures == [None] * 15
-    assert leaders[:2] == [1, 3]
-    assert leaders[2] in (1, 2)
-    assert leaders[3] == proxy_leader(producer) == 1
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": proxy.bootstrap_servers, "group.id": "unused"})
-    assert consumer.get_watermark_offsets(confluent_kafka.TopicPartition("moved", 0), timeout=20) == (0, 15)
-    consumer.close()
-    with pytest.raises(ControlError, match="broker 4 has no replica of moved-0"):
-        proxy.move_leader("moved", leader=4)
-
-
-def proxy_leader(client: confluent_kafka.Producer) -> int:
-    return int(client.list_topics("moved", timeout=20).topics["moved"].partitions[0].leader)

@@ -8,45 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.admin.requests import RefusedError
-from kafka_quota_proxy.proxy.admin.testing_api import LeaderMove, move_leader, read_move
 from kafka_quota_proxy.proxy.session.testing.effects import Effects
 from kafka_quota_proxy.proxy.session.testing.observed import ON_DEMAND
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
 from tests.support.quota_page import FILED, LISTENER, Answer, Page, page
 from tests.support.stub_broker import on_uvloop
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ([], "send an object"),
-        ({"partition": 1}, "send an object"),
-        ({"topic": "\ud800"}, "topic: .* is not the name of a topic"),
-        ({"topic": "orders", "partition": -1}, "partition must be a whole number from 0"),
-        ({"topic": "orders", "leader": "2"}, "leader must be a whole number from 0"),
-        ({"topic": "orders", "leader": True}, "leader must be"),
-        ({"topic": "orders", "to": 2}, "'to' is not a key; the keys are topic, partition, leader"),
-    ],
-)
-def test_moves_that_make_no_sense_are_refused(given: object, message: str) -> None:
-    with pytest.raises(RefusedError, match=message):
-        read_move(given)
-    assert read_move({"topic": "orders"}) == LeaderMove("orders", 0, None)
-    assert read_move({"topic": "orders", "partition": 3, "leader": 2}) == LeaderMove("orders", 3, 2)
-
-
-def test_cluster_that_is_away_is_named() -> None:
-    away = Listener(name="a", bind=LISTENER.bind, upstream=Address(host="127.0.0.1", port=1))
-
-    with pytest.raises(RefusedError, match=r"the cluster does not answer: .*127\.0\.0\.1:1") as refused:
-        move_leader(ProxyConfig(listeners=(away,)), LeaderMove("orders", 0, None))
-    assert refused.value.status == "502 Bad Gateway"
-
 
 PRODUCE = int(ApiKey.PRODUCE)
 ORDER = {"api": "Produce", "throttle_time_ms": 300, "count": 5, "client_id": "app"}

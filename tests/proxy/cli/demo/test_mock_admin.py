@@ -14,7 +14,6 @@ from kafka_quota_proxy.proxy.cli.demo.mock_admin import MockAdmin
 from tests.protocol.support import kio_messages
 
 NO_TIME = timedelta(0)
-ELECTION_NOT_NEEDED = 84
 
 
 class Mock:
@@ -94,33 +93,6 @@ def new_topic(
     )
 
 
-def reassign(admin: MockAdmin, *partitions: tuple[str, int, tuple[int, ...] | None], version: int = 0) -> list[int]:
-    """Return the error of each partition."""
-    module = requests("alter_partition_reassignments", version)
-    topics = tuple(
-        module.ReassignableTopic(
-            name=name, partitions=(module.ReassignablePartition(partition_index=index, replicas=replicas),)
-        )
-        for name, index, replicas in partitions
-    )
-    response = ask(admin, module.AlterPartitionReassignmentsRequest(timeout=NO_TIME, topics=topics))
-    assert response.error_code == 0
-    return [each.error_code for topic in response.responses for each in topic.partitions]
-
-
-def elect(admin: MockAdmin, topics: dict[str, tuple[int, ...]] | None, *, version: int) -> list[tuple[str, int, int]]:
-    """Return the topic, the partition and the error of each result."""
-    module = requests("elect_leaders", version)
-    asked = topics and tuple(module.TopicPartitions(topic=name, partitions=all_) for name, all_ in topics.items())
-    response = ask(admin, module.ElectLeadersRequest(election_type=0, topic_partitions=asked, timeout=NO_TIME))
-    assert response.error_code == 0
-    return [
-        (topic.topic, each.partition_id, each.error_code)
-        for topic in response.replica_election_results
-        for each in topic.partition_result
-    ]
-
-
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_topics_are_created_with_leaders_on_broker_1(mock: Mock, admin: MockAdmin, version: int) -> None:
     topics = [new_topic("two", version=version), new_topic("replicated", 1, replicas=3, version=version)]
@@ -164,38 +136,6 @@ def test_topics_are_deleted(mock: Mock, admin: MockAdmin, version: int) -> None:
 
     assert codes == [0, 3]
     assert [*mock.leaders] == ["kept"]
-
-
-@pytest.mark.parametrize(("alter_version", "elect_version"), [(0, 1), (1, 2)])
-def test_a_reassignment_moves_the_leader_to_the_first_replica_and_an_election_changes_nothing(
-    mock: Mock, admin: MockAdmin, alter_version: int, elect_version: int
-) -> None:
-    create(admin, new_topic("topic"), new_topic("other"))
-
-    assert reassign(admin, ("topic", 1, (2, 1)), ("other", 0, (3, 1)), version=alter_version) == [0, 0]
-
-    assert mock.leaders == {"topic": [1, 2], "other": [3, 1]}
-    elected = elect(admin, {"topic": (0, 1)}, version=elect_version)
-    assert elected == [("topic", 0, ELECTION_NOT_NEEDED), ("topic", 1, ELECTION_NOT_NEEDED)]
-    assert elect(admin, None, version=elect_version) == []
-    assert mock.leaders == {"topic": [1, 2], "other": [3, 1]}
-
-
-def test_reassignments_are_refused_with_the_errors_of_kafka(mock: Mock, admin: MockAdmin) -> None:
-    create(admin, new_topic("topic"))
-
-    refused = reassign(
-        admin,
-        ("unknown", 0, (1,)),
-        ("topic", 2, (1,)),
-        ("topic", 0, (4,)),
-        ("topic", 0, ()),
-        ("topic", 0, (2, 2)),
-        ("topic", 0, None),
-    )
-
-    assert refused == [3, 3, 39, 39, 39, 39]
-    assert mock.leaders == {"topic": [1, 1]}
 
 
 @pytest.mark.parametrize("version", range(13))

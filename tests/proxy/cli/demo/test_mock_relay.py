@@ -1,7 +1,6 @@
 """Tests the relay in front of the mock cluster: the frames that it repairs, and how connections end."""
 
 import asyncio
-import dataclasses
 import gc
 import select
 import socket
@@ -11,7 +10,6 @@ from typing import Final
 
 import pytest
 from aiokafka.record._crc32c import crc
-from kio.serial import entity_reader
 
 from kafka_quota_proxy.proxy.cli.demo.mock_relay import (
     Repairs,
@@ -19,7 +17,6 @@ from kafka_quota_proxy.proxy.cli.demo.mock_relay import (
     produce_acks,
     serve,
 )
-from tests.protocol.support import kio_messages
 
 CLIENT_ID = struct.pack(">h", 4) + b"test"
 
@@ -83,25 +80,6 @@ def test_an_answer_takes_the_place_of_the_response_of_the_mock() -> None:
     assert sent == [struct.pack(">hhi", 1, 0, 1), api_versions_request_v0(99)]
     assert repairs.response(struct.pack(">i", 1) + b"the mock's") == struct.pack(">i", 1) + b"the mock's"
     assert repairs.response(_api_versions_v0(99, (18, 0, 2))) == b"an answer"
-
-
-@pytest.mark.parametrize("version", [6, 7])
-def test_an_independent_codec_reads_a_commit_without_epochs(version: int) -> None:
-    request = kio_messages.example(kio_messages.request_class(8, version))
-    frame = kio_messages.request_frame(request)[4:]
-
-    changed = Repairs().request(frame)
-
-    parsed, _ = entity_reader(type(request))(changed, len(frame) - len(kio_messages.encode(request)))
-    assert {one.committed_leader_epoch for topic in request.topics for one in topic.partitions} != {-1}
-    without = [
-        dataclasses.replace(
-            topic,
-            partitions=tuple(dataclasses.replace(one, committed_leader_epoch=-1) for one in topic.partitions),
-        )
-        for topic in request.topics
-    ]
-    assert parsed == dataclasses.replace(request, topics=tuple(without))
 
 
 def test_control_batches_without_a_checksum_get_one() -> None:
