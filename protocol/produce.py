@@ -75,11 +75,6 @@ def end_of_plain_acks(data: Buffer, offset: int, api_version: int) -> int | None
     return offset + 2
 
 
-def read_timeout_ms(data: Buffer, offset: int) -> int:
-    """Read ``timeout_ms``, for how long the client waits, which follows ``acks``. Return 0 if it has not arrived."""
-    return max(0, _INT32(data, offset)[0]) if offset + 4 <= len(data) else 0
-
-
 def _skip_transactional_id(data: Buffer, offset: int, *, is_compact: bool) -> int | None:
     try:
         if is_compact:

@@ -74,7 +74,7 @@ class BrokerQuotas:
         arrivals: The limits on how fast connections are created.
         connections: The limits on how many connections are open.
         newly_unlimited: The clients whose produced or fetched bytes turned out to be unlimited since the log last took
-            them, and one kind of bytes for which this is so. Exempt clients are left out.
+            them, and one kind of bytes for which this is so. Exempt clients are left out. None without ``testing``.
     """
 
     def __init__(self, config: ProxyConfig, *, shaping: Shaping | None = None, rules: RuleTables | None = None) -> None:
@@ -90,7 +90,7 @@ class BrokerQuotas:
         self.num_partitions = config.kafka.num_partitions
         self.arrivals = ConnectionQuotas(config, self.rules.addresses)
         self.connections = OpenConnections(self.rules.connections, self._principals.charged_user)
-        self.newly_unlimited: dict[Tags, QuotaKind] = {}
+        self.newly_unlimited: dict[Tags, QuotaKind] | None = {} if config.testing else None
         self.answer_time = AnswerTime()
 
     @property
@@ -194,9 +194,10 @@ class BrokerQuotas:
         bucket = self._managers[kind].bucket(
             user=client.user, client_id=client.client_id, now_ms=now_ms, is_exempt=is_exempt
         )
+        noted = self.newly_unlimited
         is_unlimited = bucket.rule is None and kind in _BYTES and not is_exempt
-        if is_unlimited and len(self.newly_unlimited) < MAX_NEWLY_UNLIMITED:
-            self.newly_unlimited[client] = kind
+        if noted is not None and is_unlimited and len(noted) < MAX_NEWLY_UNLIMITED:
+            noted[client] = kind
         self._follow_sharing()
         return bucket
 

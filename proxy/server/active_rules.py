@@ -24,13 +24,11 @@ class PreparedFile(NamedTuple):
         config: The file, with the keys that take effect at the next start as they were at the last one.
         tables: All rules that are to be in force.
         changed: How ``tables`` differ from the rules that are in force now.
-        has_new_quotas: Whether the rules of users and client-ids differ from those of the previous file.
     """
 
     config: ProxyConfig
     tables: RuleTables
     changed: RuleTableChanges
-    has_new_quotas: bool
 
 
 def free(last: list[PreparedFile]) -> None:
@@ -86,7 +84,7 @@ class ActiveRules:
         config = replace(file, usage_log=started.usage_log, quotas_from=started.quotas_from, store=started.store)
         tables = self.tables.copy()
         changed = _change(tables, config, self.quota_manager.follow_file(config))
-        return PreparedFile(config, tables, changed, config.quotas != self.config.quotas)
+        return PreparedFile(config, tables, changed)
 
     def put_in_force(self, file: PreparedFile) -> None:
         """Enforce the rules of a reloaded file. The time that this takes does not depend on the number of rules.

@@ -5,14 +5,16 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from itertools import chain
 from typing import Final
 
 from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import Address, ProxyConfig
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
+from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.keeper import wall_ms
@@ -46,6 +48,8 @@ log = logging.getLogger(__name__)
 # How long clients wait until the rules of a quota topic, or of the brokers, are read. After that, clients are
 # served without these rules.
 _FIRST_RULES_S: Final = 15.0
+
+_LOG_UNLIMITED_EVERY_S: Final = 0.1
 
 # How soon a broker that cannot be reached is asked again who it is.
 _ASK_AGAIN_S: Final = 1.0
@@ -101,8 +105,8 @@ class Server:
                 self.handshakes.append(handshakes)
                 state.handshake = handshakes.new_protocol
             self.brokers.connect(state, self._tls_context(listener.upstream_tls) if listener.upstream_tls else None)
-        self._unlimited_log = UnlimitedLog(self.rules.tables, is_for_tests=config.testing)
-        self._sweeps = Sweeps(self.listeners, lambda: self.config, lambda: self.brokers.quotas, self._unlimited_log)
+        self._unlimited_log = UnlimitedLog(self.rules.tables)
+        self._sweeps = Sweeps(self.listeners, lambda: self.config, lambda: self.brokers.quotas)
         self.loop_lag = LoopLag()
         self.is_listening = False
         self._stopping = asyncio.Event()
@@ -143,10 +147,23 @@ class Server:
         self.rules.put_in_force(file)
         self.replication.update(config.replication)
         self.brokers.update({listener.name: listener for listener in config.listeners}, file.changed, config)
-        if file.has_new_quotas or self.testing is not None:  # each test that resets the proxy expects its own warnings
+        if self.testing is not None:  # each test that resets the proxy expects its own warnings
             self._unlimited_log.begin()
-            for quotas in self.brokers.quotas:
-                quotas.newly_unlimited = {}  # these were seen under the earlier rules
+            self._newly_unlimited()  # these were seen under the earlier rules
+
+    def _newly_unlimited(self) -> list[Mapping[Tags, QuotaKind]]:
+        found: list[Mapping[Tags, QuotaKind]] = []
+        for quotas in self.brokers.quotas:
+            if quotas.newly_unlimited:
+                found.append(quotas.newly_unlimited)
+                quotas.newly_unlimited = {}
+        return found
+
+    async def _log_unlimited(self) -> None:
+        """Log soon which clients no rule limits, because a test that fails reads the log next."""
+        while True:
+            await asyncio.sleep(_LOG_UNLIMITED_EVERY_S)
+            self._unlimited_log.write(self._newly_unlimited())
 
     def stop(self) -> None:
         """Start to drain all connections, after which ``run`` returns. A second call closes those that are left."""
@@ -267,12 +284,13 @@ class Server:
         started = [
             self._keep_up(self.loop_lag.measure),
             self._keep_up(self._sweeps.sweep),
-            self._keep_up(self._sweeps.log_unlimited),
             self._keep_up(self._sweeps.expire_buckets),
             self._keep_up(lambda: watch_tls(self.tls.values())),
             self._keep_up(self.brokers.prober.run),
             *(self._keep_up(partial(cluster.run, self._tasks)) for cluster in self.brokers.clusters.values()),
         ]
+        if self.testing is not None:
+            started.append(self._keep_up(self._log_unlimited))
         if companion is not None:
             started.append(self._keep_up(companion))
         if self.usage is not None:

@@ -12,16 +12,12 @@ from typing import Final, Protocol
 
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.principals import UNKNOWN
-from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.runtime.isolation import alone, attempt
 from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.clients.connection_limits import MAX_BUFFERED, largest_holders
-from kafka_quota_proxy.proxy.server.clients.patience_log import PatienceLog
 from kafka_quota_proxy.proxy.server.clients.throttle_log import ThrottleLog
-from kafka_quota_proxy.proxy.server.clients.unlimited_log import UnlimitedLog
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.session.counters import RecentThrottles
 
@@ -29,10 +25,6 @@ log = logging.getLogger(__name__)
 
 _SWEEP_EVERY_S: Final = 1.0
 _EXPIRE_EVERY_S: Final = 30.0
-# A test that fails reads the log soon after.
-_TESTING_SWEEP_EVERY_S: Final = 0.1
-# How long the log about unlimited clients keeps the event loop from other work.
-_STEP_NS: Final = 500_000
 # Linux has it: the peer has closed its side.
 POLLRDHUP: Final[int] = getattr(select, "POLLRDHUP", 0)
 _STATM: Final = Path("/proc/self/statm")
@@ -52,8 +44,7 @@ _Holder = ClientConnection | _Leftover
 class Sweeps:
     """Does the server's periodic work on the connections of all listeners and the quotas of all brokers.
 
-    ``config`` returns the configuration in force, and ``quotas`` returns the quotas of all brokers. ``unlimited_log``
-    logs which clients no rule limits.
+    ``config`` returns the configuration in force, and ``quotas`` returns the quotas of all brokers.
     """
 
     def __init__(
@@ -61,14 +52,11 @@ class Sweeps:
         listeners: Sequence[ListenerState],
         config: Callable[[], ProxyConfig],
         quotas: Callable[[], Iterable[BrokerQuotas]],
-        unlimited_log: UnlimitedLog,
     ) -> None:
         self._listeners = listeners
         self._config = config
         self._quotas = quotas
-        self._unlimited_log = unlimited_log
         self._throttle_log = ThrottleLog()
-        self._patience_log = PatienceLog()
 
     async def sweep(self) -> None:
         """Once a second, check time limits, memory and paused clients, and log which clients are throttled."""
@@ -92,9 +80,6 @@ class Sweeps:
             newly_throttled.append(listener.counters.newly_throttled)
             listener.counters.newly_throttled = {}
         attempt(self._throttle_log.write, newly_throttled, now_ms=now_ms)
-        for listener in self._listeners:
-            impatient, listener.counters.newly_impatient = listener.counters.newly_impatient, {}
-            attempt(self._patience_log.write, impatient, now_ms=now_ms)
 
     def _bound_buffers(self) -> None:
         """If the process uses at least ``max_buffered`` memory, close the connections that hold the most.
@@ -123,23 +108,6 @@ class Sweeps:
                     },
                 )  # fmt: skip
             attempt(holder.abort, MAX_BUFFERED)
-
-    async def log_unlimited(self) -> None:
-        """Once a second, and in tests of clients more often, log which clients no rule limits."""
-        while True:
-            await asyncio.sleep(_TESTING_SWEEP_EVERY_S if self._unlimited_log.is_for_tests else _SWEEP_EVERY_S)
-            await alone(self._log_unlimited)
-
-    async def _log_unlimited(self) -> None:
-        newly_unlimited: list[Mapping[Tags, QuotaKind]] = []
-        for quotas in self._quotas():
-            newly_unlimited.append(quotas.newly_unlimited)
-            quotas.newly_unlimited = {}
-        step_began_ns = monotonic_ns()
-        for _ in self._unlimited_log.write(newly_unlimited, now_ms=step_began_ns // 1_000_000):
-            if monotonic_ns() - step_began_ns > _STEP_NS:
-                await asyncio.sleep(0)
-                step_began_ns = monotonic_ns()
 
     async def expire_buckets(self) -> None:
         """Every half minute, remove unused buckets from the quotas of all brokers."""

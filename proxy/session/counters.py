@@ -1,11 +1,10 @@
 """The counters of one listener. They are plain integers that the metrics read."""
 
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 
 # A client may send any api_key, so the number of unknown APIs that are counted one by one is bounded.
@@ -26,25 +25,16 @@ class RecentThrottles:
     """The throttles of one bucket since the log last took such throttles.
 
     Attributes:
-        usage_before: The usage of the bucket before the first of these throttles was counted.
         began_ms: The time of the first throttle.
         until_ms: The end of the last wait.
         waits_for: What the client that was throttled last waits for, or None if the limit is only observed.
         hosts: The addresses of the throttled clients, up to ``MAX_HOSTS`` of them.
     """
 
-    usage_before: UsageTotals
     began_ms: int
     until_ms: int = 0
     waits_for: BlockedBy | None = None
     hosts: dict[str, None] = field(default_factory=dict)
-
-
-class LongWait(NamedTuple):
-    """For how long a request of a bucket waits, and for how long its client waits for the answer, in ms."""
-
-    wait_ms: int
-    patience_ms: int
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -62,8 +52,6 @@ class Counters:
             because the limit is only observed.
         newly_throttled: The buckets that went over their limits since the log last took them, up to
             ``MAX_NEWLY_THROTTLED`` of them.
-        newly_impatient: The buckets whose requests wait for longer than their clients do since the log last took them,
-            up to ``MAX_NEWLY_THROTTLED`` of them.
         newly_unknown: SASL mechanisms in which the broker accepted a login whose user name the proxy could not read.
             The log reports each mechanism once, and removes it from this set.
     """
@@ -76,7 +64,6 @@ class Counters:
     abandoned: int = 0
     observed_connections: int = 0
     newly_throttled: dict[Bucket, RecentThrottles] = field(default_factory=dict)
-    newly_impatient: dict[Bucket, LongWait] = field(default_factory=dict)
     newly_unknown: set[str] = field(default_factory=set)
 
     def frame(self, api_key: int, api_version: int) -> None:
@@ -103,23 +90,17 @@ class Counters:
         if result == UNKNOWN_USER and not seen:
             self.newly_unknown.add(mechanism)
 
-    def waits_too_long(self, bucket: Bucket, wait_ms: int, patience_ms: int) -> None:
-        """Note for the log that a request waits for ``wait_ms``, and that its client gives up after ``patience_ms``."""
-        known = self.newly_impatient.get(bucket)
-        if (known is None and len(self.newly_impatient) < MAX_NEWLY_THROTTLED) or (known and wait_ms > known.wait_ms):
-            self.newly_impatient[bucket] = LongWait(wait_ms, patience_ms)
-
     def throttled(self, bucket: Bucket, host: str, wait_ms: int, waits_for: BlockedBy | None, *, now_ms: int) -> None:
         """Note for the log that a bucket is over its limit, so that the client at ``host`` waits ``wait_ms``.
 
-        Call this before the bucket counts the throttle. ``wait_ms`` is 0, and ``waits_for`` None, if the limit is only
+        ``wait_ms`` is 0, and ``waits_for`` None, if the limit is only
         observed.
         """
         recent = self.newly_throttled.get(bucket)
         if recent is None:
             if len(self.newly_throttled) >= MAX_NEWLY_THROTTLED:
                 return
-            recent = self.newly_throttled[bucket] = RecentThrottles(bucket.usage.totals, now_ms)
+            recent = self.newly_throttled[bucket] = RecentThrottles(now_ms)
         recent.until_ms = max(recent.until_ms, now_ms + wait_ms)
         recent.waits_for = waits_for
         if len(recent.hosts) < MAX_HOSTS:

@@ -39,13 +39,12 @@ class RequestProfile:
         is_edited: Whether the handler edits every response, not only responses that need a throttle time.
         api: ``api_key`` and ``api_version`` as one number, as ``read_i32_be`` reads them.
         front: The bytes of the head from ``client_id`` on. In a Produce they include ``acks``.
-        patience_ms: For how long the client of a Produce waits for its answer (``timeout_ms``); 0 if this is unknown.
         front_end: The offset at which ``front`` ends, counted from the start of the request.
     """
 
     __slots__ = (
         "acks", "api", "api_key", "api_version", "bucket", "charge", "charges_response", "client_id", "front",
-        "front_end", "generation", "handler", "is_edited", "patience_ms",
+        "front_end", "generation", "handler", "is_edited",
     )  # fmt: skip
 
     def __init__(
@@ -70,7 +69,6 @@ class RequestProfile:
         self.api = 0
         self.front = b""
         self.front_end = 0
-        self.patience_ms = 0
         self.charges_response = handler.charges_responses
         self.is_edited = handler.edits_every_response
 

@@ -6,12 +6,11 @@ that are written twice.
 
 from __future__ import annotations
 
-import json
 import socket
 import struct
 import time
 from contextlib import ExitStack
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -46,7 +45,6 @@ class Scene(NamedTuple):
     end: Metrics
     labels: list[str]
     sent_bytes: int
-    warnings: list[dict[str, Any]]
 
 
 def _labelled(label: str) -> bytes:
@@ -67,7 +65,7 @@ def _wait_in_line(stack: ExitStack, proxy: Proxy, topic: str, label: str, *, ack
 def _played(kafka: Kafka, shape: str) -> Scene:
     topic = create_topic(kafka)
     rule = {"client-id": "c", "producer_byte_rate": _LIMIT, "shaping": shape}
-    with Proxy({"quotas": [rule], "log": {"format": "json"}}, kafka) as proxy, ExitStack() as stack:
+    with Proxy({"quotas": [rule]}, kafka) as proxy, ExitStack() as stack:
         debtor = stack.enter_context(raw_client(proxy.port(), client_id="c"))
         debt = debtor.produce(topic, batch_of(_DEBTS[shape]))
         paid_s = time.monotonic() + debt.throttle_time_ms / 1_000
@@ -91,13 +89,11 @@ def _played(kafka: Kafka, shape: str) -> Scene:
         time.sleep(max(0.0, paid_s - time.monotonic()) + 2)
 
         values = [message.value() or b"" for message in messages(kafka, topic)]
-        events = (json.loads(line) for line in proxy.log.splitlines() if line.startswith("{"))
         return Scene(
             after=after,
             end=proxy.metrics(),
             labels=[value.rstrip(b".").decode() for value in values if len(value) == _LABELLED_BYTES],
             sent_bytes=sum(client.sent_bytes - _SIZE_FIELD_BYTES for client in (debtor, kept, last)),
-            warnings=[event for event in events if event.get("event") == "wait_exceeds_patience"],
         )
 
 
@@ -118,12 +114,3 @@ def test_only_records_without_an_answer_are_written_for_clients_that_have_gone(s
 
 def test_dropped_requests_are_not_charged(scene: Scene) -> None:
     assert scene.end.total(_BYTES, kind="produce", client_id="c") == scene.sent_bytes
-
-
-def test_one_line_of_the_log_names_the_rule_whose_clients_give_up(scene: Scene) -> None:
-    (warning,) = scene.warnings
-    assert warning["level"] == "warning"
-    assert "requests wait for longer than their clients do" in warning["message"]
-    assert (warning["kind"], warning["client_id"], warning["limit"]) == ("produce", "c", _LIMIT)
-    assert warning["patience_ms"] == _PATIENCE_MS
-    assert warning["wait_ms"] > 5_000

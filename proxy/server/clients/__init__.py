@@ -8,6 +8,6 @@ connection_limits, time_checks      how many connections there may be, how long 
 latency                             how long requests and responses are inside the proxy
 half_close, orphaned_connections    what is left of a connection after the proxy or the client has closed its side
 closing_transports                  what closed transports still hold
-throttle_log, patience_log          which clients are throttled, and which requests wait for longer than their clients
+throttle_log                        which clients are throttled
 unlimited_log                       which clients no rule limits
 """

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from kafka_quota_proxy.protocol import produce
 from kafka_quota_proxy.protocol.header import RequestHead
-from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
@@ -36,8 +35,6 @@ class ProduceHandler(Handler):
         profile = profile_of(
             state, self, data, position, head, bucket=bucket, front_end=front_end, acks=acks, now_ms=now_ms
         )
-        if front_end is not None and acks:
-            profile.patience_ms = produce.read_timeout_ms(data, front_end)
         return self.repeat(profile, data, position, size_bytes, correlation_id, now_ms)
 
     def repeat(
@@ -63,7 +60,6 @@ class ProduceHandler(Handler):
             is_calm = bucket.line is None and now_ms >= bucket.silent_until_ms
             has_room = is_calm and bucket.has_room(size_bytes, now_ms=now_ms)
             if not has_room and not state.bucket_turn.has_come(bucket, size_bytes, now_ms):
-                self._note_long_wait(profile, bucket, now_ms)
                 return None
         if charge is not None:
             if not turn.has_come(charge, size_bytes, now_ms):
@@ -87,11 +83,3 @@ class ProduceHandler(Handler):
         else:
             state.unanswered = pending
         return NO_EDIT
-
-    def _note_long_wait(self, profile: RequestProfile, bucket: Bucket, now_ms: int) -> None:
-        """Note for the log if a Produce waits in its bucket's line for longer than its client waits for the answer."""
-        turn = self._state.bucket_turn
-        if profile.patience_ms and turn.is_waiting:
-            wait_ms = bucket.line_wait_ms(turn.place, now_ms=now_ms)
-            if wait_ms > profile.patience_ms:
-                self._state.context.counters.waits_too_long(bucket, wait_ms, profile.patience_ms)

@@ -205,13 +205,16 @@ def test_expiry_starts_a_generation_in_the_slice_that_removed_buckets() -> None:
 
 
 def test_clients_whose_bytes_are_unlimited_are_noted() -> None:
-    quotas = BrokerQuotas(with_principals(exempt=frozenset({"mirror"}), fold=(Fold(match="app-.*", to="app"),)))
+    quotas = BrokerQuotas(
+        replace(with_principals(exempt=frozenset({"mirror"}), fold=(Fold(match="app-.*", to="app"),)), testing=True)
+    )
 
     for principal in ("alice", "mirror", "app-1", "app-2"):
         quotas.bucket(QuotaKind.PRODUCE, principal=principal, client_id="etl", now_ms=0)
     quotas.bucket(QuotaKind.MUTATION, principal="bob", client_id="etl", now_ms=0)
     quotas.bucket(QuotaKind.FETCH, principal="carol", client_id="x" * 1_000, now_ms=0)
 
+    assert quotas.newly_unlimited is not None
     (app, etl), (carol, long_id) = quotas.newly_unlimited
     assert (app, etl, carol) == ("app", "etl", "carol")
     assert len(long_id) < 100
@@ -219,9 +222,10 @@ def test_clients_whose_bytes_are_unlimited_are_noted() -> None:
 
 
 def test_number_of_noted_clients_is_bounded() -> None:
-    quotas = BrokerQuotas(CONFIG)
+    quotas = BrokerQuotas(replace(CONFIG, testing=True))
 
     for number in range(MAX_NEWLY_UNLIMITED + 100):
         quotas.bucket(QuotaKind.PRODUCE, principal=ANONYMOUS, client_id=str(number), now_ms=0)
 
+    assert quotas.newly_unlimited is not None
     assert len(quotas.newly_unlimited) == MAX_NEWLY_UNLIMITED

@@ -1,7 +1,6 @@
 """Tests how memory is bounded, and that unlimited clients are logged. ``test_server`` tests the other sweeps."""
 
 import asyncio
-import logging
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -11,10 +10,8 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.config.model import QuotaRule
-from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.server import sweeps
 from kafka_quota_proxy.proxy.server.brokers import dialer as dialer_module
-from kafka_quota_proxy.proxy.server.clients import unlimited_log
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.sweeps import resident_bytes
 from tests.proxy.server.clients.test_connection import answers, config_to, disconnects
@@ -196,45 +193,3 @@ async def test_client_of_a_test_is_not_logged_in_the_next_one(caplog: pytest.Log
         await asyncio.sleep(0.3)
 
     assert not_limited(caplog) == []
-
-
-@on_uvloop
-async def test_reload_that_changes_rules_has_misspelt_client_ids_logged_again(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.02)
-    monkeypatch.setattr(unlimited_log, "_LINES_AFTER_MS", (10, 20))
-    async with (
-        stub_broker(answers) as broker,
-        running(config_to(broker, MY_APP)) as server,
-        client_of(server) as client,
-    ):
-        await client.ask(fetch_request(1, client_id="myapp"))
-        await eventually(lambda: not_limited(caplog) == [f"not limited: {WRONG}"])
-        server.apply(replace(server.config, drain_timeout_ms=1))
-        await client.ask(fetch_request(2, client_id="myapp"))
-        await asyncio.sleep(0.2)
-        assert len(not_limited(caplog)) == 1
-
-        server.apply(replace(server.config, quotas=(replace(MY_APP, limits={"producer_byte_rate": 1.0}),)))
-        await client.ask(fetch_request(3, client_id="myapp"))
-
-        await eventually(lambda: len(not_limited(caplog)) == 2)
-
-
-@on_uvloop
-async def test_the_event_loop_runs_other_tasks_while_many_clients_are_logged(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sweeps, "_STEP_NS", 0)
-    async with stub_broker() as broker, running(replace(config_to(broker, MY_APP), testing=True)) as server:
-        (quotas,) = server.brokers.quotas
-        for number in range(100):
-            quotas.bucket(QuotaKind.PRODUCE, principal="ANONYMOUS", client_id=str(number), now_ms=0)
-        seen: set[int] = set()
-        while len(caplog.messages) < 100:
-            seen.add(len(caplog.messages))
-            await asyncio.sleep(0)
-
-    assert len(seen) > 50

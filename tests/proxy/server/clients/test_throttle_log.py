@@ -107,7 +107,6 @@ def world(caplog: pytest.LogCaptureFixture) -> World:
 
 
 BEGAN = "throttle_began"
-CONTINUES = "throttle_continues"
 ENDED = "throttle_ended"
 
 
@@ -118,8 +117,8 @@ def test_beginning_names_the_client_address_rate_limit_and_rule(world: World) ->
 
     # 63,000 B in a window of 10 s
     assert world.message() == (
-        "throttled: client-id='etl' from 10.0.0.5; waits for throttle_time; producer_byte_rate: 6300 bytes (6.3 kB) "
-        "per second in the last 11 s, limit 500 bytes per second; rule client-id <default> (proxy.yaml:7), level 8 of "
+        "throttled: client-id='etl' from 10.0.0.5; waits for throttle_time; producer_byte_rate: limit 500 bytes per "
+        "second, 6300 bytes (6.3 kB) per second in the last 11 s; rule client-id <default> (proxy.yaml:7), level 8 of "
         "8: default client-id"
     )
     assert world.fields() == {
@@ -135,30 +134,6 @@ def test_beginning_names_the_client_address_rate_limit_and_rule(world: World) ->
         "rule_level": 8,
         "enforced": True,
     }
-
-
-def test_line_of_a_paced_quota_explains_the_wait_although_the_rate_is_below_the_limit(world: World) -> None:
-    paced = world.broker(RULE, shaping=Shaping.PACED)
-    wait_ms = world.charge(1_800, manager=paced)  # 500 B are there, and 1,300 B are 2.6 s of the limit
-    world.throttle(wait_ms, manager=paced)
-    world.sweep()
-
-    assert (
-        "; producer_byte_rate: used more than was left of its limit 500 bytes per second, and waits 2.6 s; 180 bytes "
-        "per second in the last 11 s; rule client-id <default> "
-    ) in world.message()
-    assert (world.fields()["rate"], world.fields()["limit"]) == (180.0, 500.0)
-
-    world.wait(4_000)
-    for _ in range(61):
-        world.throttle(5_000, manager=paced)
-        world.wait(5_000)
-    assert world.events()[-1] == ("INFO", CONTINUES)
-    assert (
-        "; producer_byte_rate: used more than was left of its limit 500 bytes per second; 0 bytes per second in the "
-    ) in world.message()
-    world.wait(HOUR_MS // 2)
-    assert "; producer_byte_rate: 0 bytes per second in the last 11 s, limit 500 bytes per second; " in world.message()
 
 
 @pytest.mark.parametrize(
@@ -179,7 +154,7 @@ def test_line_says_what_the_client_waits_for_until_it_no_longer_waits(
     assert "waits for" not in world.message()
 
 
-def test_end_tells_how_long_and_how_often_the_client_was_throttled(world: World) -> None:
+def test_end_tells_how_long_the_client_was_throttled(world: World) -> None:
     world.charge(63_000)
     world.throttle(2_000)
     world.wait(10_000)
@@ -192,12 +167,10 @@ def test_end_tells_how_long_and_how_often_the_client_was_throttled(world: World)
 
     assert world.events() == [("WARNING", BEGAN), ("INFO", ENDED)]
     assert world.message().startswith(
-        "no longer throttled: client-id='etl' from 10.0.0.5; throttled for 6.0 s of 14.0 s, 3 requests; "
-        "mean 100 bytes per second; producer_byte_rate: 0 bytes per second in the last 11 s, limit 500 bytes per "
+        "no longer throttled: client-id='etl' from 10.0.0.5; this lasted 14.0 s; producer_byte_rate: limit 500 bytes "
+        "per second, 0 bytes per second in the last 11 s; rule "
     )
-    fields = world.fields()
-    numbers = ("rate", "mean_rate", "throttled_requests", "throttle_time_ms", "duration_ms")
-    assert [fields[name] for name in numbers] == [0.0, 100.0, 3, 6_000, 14_000]
+    assert (world.fields()["rate"], world.fields()["duration_ms"]) == (0.0, 14_000)
 
 
 def test_bursts_and_waits_of_a_sampled_quota_are_one_period(world: World) -> None:
@@ -212,17 +185,6 @@ def test_bursts_and_waits_of_a_sampled_quota_are_one_period(world: World) -> Non
 
     assert waits > 20
     assert [event for _, event in world.events()] == [BEGAN, ENDED]
-
-
-def test_only_the_first_period_within_an_hour_begins_with_a_warning(world: World) -> None:
-    world.throttle(1_000)
-    world.wait(HOUR_MS // 2)
-    world.throttle(1_000)
-    world.wait(HOUR_MS + MINUTE_MS)
-    world.throttle(1_000)
-    world.sweep()
-
-    assert [level for level, event in world.events() if event == BEGAN] == ["WARNING", "INFO", "WARNING"]
 
 
 def test_many_addresses_are_counted_up_to_a_bound(world: World) -> None:
@@ -241,7 +203,7 @@ def test_many_addresses_are_counted_up_to_a_bound(world: World) -> None:
     assert len(world.fields()["addresses"]) == 16
 
 
-def test_client_at_several_brokers_has_one_period_with_the_longest_wait(world: World) -> None:
+def test_client_at_several_brokers_has_one_period(world: World) -> None:
     one, other = world.broker(RULE), world.broker(RULE)
     world.charge(10_000, manager=one)
     world.charge(90_000, manager=other)
@@ -252,7 +214,7 @@ def test_client_at_several_brokers_has_one_period_with_the_longest_wait(world: W
     world.wait(40_000)
 
     assert [event for _, event in world.events()] == [BEGAN, ENDED]
-    assert (world.fields()["throttled_requests"], world.fields()["throttle_time_ms"]) == (2, 5_000)
+    assert world.fields()["duration_ms"] == 5_000
 
 
 def test_hostile_names_stay_on_their_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -280,20 +242,4 @@ def test_flood_of_names_fills_neither_the_log_nor_the_memory(world: World) -> No
     assert Counter(event for _, event in world.events()) == {BEGAN: 60, "throttles_not_logged": 1, ENDED: 60}
     assert len(world._log._periods) == 0
     (summary,) = (record for record in world.caplog.records if vars(record)["event"] == "throttles_not_logged")
-    assert vars(summary)["clients"] == 1_440
-    assert summary.getMessage().startswith("throttled: 1440 or more other clients at a time; not named, ")
-
-
-def test_reminders_leave_lines_to_others(world: World) -> None:
-    for minute in range(2):
-        for number in range(60):
-            world.throttle(1_000_000, client_id=f"{minute} {number}")
-        world.wait(MINUTE_MS)
-    world.wait(5 * MINUTE_MS)
-    for minute in range(2):
-        for number in range(60):
-            world.throttle(1_000, client_id=f"{minute} {number}")
-    world.throttle(client_id="new")
-    world.sweep()
-
-    assert Counter(event for _, event in world.events()) == {BEGAN: 121, CONTINUES: 29}
+    assert summary.getMessage().startswith("throttled: other clients too; not named, ")
