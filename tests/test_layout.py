@@ -30,7 +30,7 @@ TOGETHER = {
         "model": "outcome text",
         "rule_status": "configured source",
     },
-    "proxy/server": {"drain": "loop_lag"},
+    "proxy/server": {"shutdown": "loop_lag"},
     "proxy/server/brokers": {"faults": "identity"},
     "proxy/server/clients": {"connection_limits": "latency"},
     "proxy/server/tls": {"principal": "distinguished_name", "transport": "record_bounds"},
@@ -101,7 +101,7 @@ EXCEPTIONS = {
     },
     **{
         f"proxy/server/{name}.py": "tests/proxy/server/test_server.py"
-        for name in ("active_rules", "replication_limits", "shutdown")
+        for name in ("active_rules", "replication_limits")
     },
     # Tickets are tested by the sessions that wait for them.
     "proxy/rules/api.py": "tests/proxy/session/handlers/test_quota_requests.py",

@@ -3,11 +3,10 @@
 import asyncio
 import os
 import socket
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
-from itertools import chain, zip_longest
 from typing import Any, Final
 
 import uvloop
@@ -58,26 +57,16 @@ class ServingLoop(uvloop.Loop):
         if options.get("ssl") and options.get("server_hostname") is None:
             connect = partial(connect, server_hostname=host)
         found = await self.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        order = in_order(((int(family), to) for family, _, _, _, to in found), self._answered.get((host, port)))
-        if len(order) == 1:
-            return await connect(order[0][1][0], port, local_addr=local_addr)
-        connected, answered = await _first_to_answer(order, local_addr)
+        destinations = list(dict.fromkeys((int(family), to) for family, _, _, _, to in found))
+        last = self._answered.get((host, port))
+        destinations.sort(key=lambda one: one[1] != last)
+        if len(destinations) == 1:
+            return await connect(destinations[0][1][0], port, local_addr=local_addr)
+        connected, answered = await _first_to_answer(destinations, local_addr)
         if len(self._answered) >= _MAX_REMEMBERED:
             self._answered.clear()
         self._answered[host, port] = answered
         return await connect(sock=connected)
-
-
-def in_order(found: Iterable[_Destination], answered: _SocketAddress | None) -> list[_Destination]:
-    """Return the destinations in the order in which to try them: the one that has answered, then the families in turn.
-
-    Within a family the order is that of ``found``, and the first family is that of the first destination.
-    """
-    destinations = list(dict.fromkeys(found))
-    families = dict.fromkeys(family for family, _ in destinations)
-    columns = ([one for one in destinations if one[0] == family] for family in families)
-    in_turn = [one for one in chain.from_iterable(zip_longest(*columns)) if one is not None]
-    return sorted(in_turn, key=lambda one: one[1] != answered)
 
 
 async def _first_to_answer(destinations: list[_Destination], local_addr: tuple[str, int] | None) -> _Connected:
@@ -85,37 +74,38 @@ async def _first_to_answer(destinations: list[_Destination], local_addr: tuple[s
 
     The sockets to all others are closed.
     """
-    won: asyncio.Future[_Connected] = asyncio.get_running_loop().create_future()
+    tasks: list[asyncio.Task[_Connected]] = []
+    pending: set[asyncio.Task[_Connected]] = set()
+    first: asyncio.Task[_Connected] | None = None
     failures: list[str] = []
+    rest = iter(destinations)
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks: list[asyncio.Task[None]] = []
-            for destination in destinations:
-                tasks.append(group.create_task(_try(destination, local_addr, won, failures)))
-                await asyncio.wait((tasks[-1], won), timeout=NEXT_AFTER_S, return_when=asyncio.FIRST_COMPLETED)
-                if won.done():
-                    break
-            while not won.done() and not all(task.done() for task in tasks):
-                waiting = [task for task in tasks if not task.done()]
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                task.cancel()
-    except BaseException:
-        if won.done():
-            won.result()[0].close()
-        raise
-    if not won.done():
-        raise OSError("; ".join(failures) or "the host has no IP address")
-    return won.result()
+        while first is None:
+            if (destination := next(rest, None)) is not None:
+                tasks.append(asyncio.get_running_loop().create_task(_connected(destination, local_addr)))
+                pending.add(tasks[-1])
+            elif not pending:
+                raise OSError("; ".join(failures) or "the host has no IP address")
+            timeout_s = None if destination is None else NEXT_AFTER_S
+            done, pending = await asyncio.wait(pending, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                error = task.exception()
+                if error is None:
+                    first = task
+                elif isinstance(error, OSError):
+                    failures.append(str(error))
+                else:
+                    raise error
+        return first.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task, ended in zip(tasks, await asyncio.gather(*tasks, return_exceptions=True), strict=True):
+            if task is not first and isinstance(ended, tuple):
+                ended[0].close()
 
 
-async def _try(
-    destination: _Destination,
-    local_addr: tuple[str, int] | None,
-    won: "asyncio.Future[_Connected]",
-    failures: list[str],
-) -> None:
-    """Set the result of ``won`` if the destination is the first to answer. Add a text to ``failures`` if it fails."""
+async def _connected(destination: _Destination, local_addr: tuple[str, int] | None) -> _Connected:
     family, to = destination
     try:
         attempt = socket.socket(family, socket.SOCK_STREAM)
@@ -124,15 +114,12 @@ async def _try(
             if local_addr is not None:
                 attempt.bind(local_addr)
             await asyncio.get_running_loop().sock_connect(attempt, to)
-            if won.done():
-                attempt.close()
-            else:
-                won.set_result((attempt, to))
         except BaseException:
             attempt.close()
             raise
     except OSError as error:
-        failures.append(f"{to[0]}: {_words(error)}")
+        raise OSError(f"{to[0]}: {_words(error)}") from error
+    return attempt, to
 
 
 def _words(error: OSError) -> str:

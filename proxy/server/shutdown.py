@@ -1,4 +1,8 @@
-"""Drains all connections when the server stops."""
+"""Drains all connections when the server stops.
+
+If all connections closed at once, all clients would reconnect at once. So the connections are drained one after the
+other within the first half of the timeout. The second half is left for slow responses.
+"""
 
 import asyncio
 import logging
@@ -9,12 +13,13 @@ from typing import Final
 
 from kafka_quota_proxy.proxy.runtime.isolation import attempt
 from kafka_quota_proxy.proxy.server.clients.tls_handshake import TlsHandshakes
-from kafka_quota_proxy.proxy.server.drain import DrainSchedule
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 
 log = logging.getLogger(__name__)
 
 _STEP_S: Final = 0.02
+# The longest time between the drains of two connections, so that a few connections do not take half of the time.
+_MAX_APART_MS: Final = 5
 _CAUSE: Final = "shutdown"
 
 
@@ -24,15 +29,15 @@ async def drain_connections(
     """Drain every connection, one after the other. Close the rest after the timeout, or as soon as ``hurry`` is set."""
     connections = [connection for listener in listeners for connection in listener.connections]
     log.info("stopping: waiting at most %d ms for %d connections to end", timeout_ms, len(connections))
-    schedule = DrainSchedule(len(connections), now_ms=monotonic_ns() // 1_000_000, timeout_ms=timeout_ms)
+    started_ms = monotonic_ns() // 1_000_000
     for connection in connections:
         connection.release()
     done = 0
     while any(one.open_count.total or one.outlived or one.broker_count for one in listeners):
-        now_ms = monotonic_ns() // 1_000_000
-        if now_ms >= schedule.ends_ms or hurry.is_set():
+        passed_ms = monotonic_ns() // 1_000_000 - started_ms
+        if passed_ms >= timeout_ms or hurry.is_set():
             break
-        due = schedule.due(now_ms=now_ms)
+        due = due_after(passed_ms, len(connections), timeout_ms)
         for connection in connections[done:due]:
             connection.drain(_CAUSE)
         done = due
@@ -53,3 +58,9 @@ async def drain_connections(
         log.log(level, "stopping: %d connections did not end in time and were closed", len(left))
     for connection in left:
         attempt(connection.close, _CAUSE)
+
+
+def due_after(passed_ms: int, connections: int, timeout_ms: int) -> int:
+    """Return how many of the connections should have been drained ``passed_ms`` after the begin of the drain."""
+    spread_ms = min(timeout_ms // 2, connections * _MAX_APART_MS)
+    return connections if passed_ms >= spread_ms else 1 + connections * passed_ms // spread_ms

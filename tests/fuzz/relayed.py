@@ -14,7 +14,7 @@ from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.runtime import isolation
 from kafka_quota_proxy.proxy.server import listener_state
 from kafka_quota_proxy.proxy.server.brokers.broker import Broker, Upstream
-from kafka_quota_proxy.proxy.server.brokers.dialer import BrokerConnection, PendingDial, _DialQueue
+from kafka_quota_proxy.proxy.server.brokers.dialer import BrokerConnection, PendingDial
 from kafka_quota_proxy.proxy.server.clients import connection as connection_module
 from kafka_quota_proxy.proxy.server.clients import orphaned_connections
 from kafka_quota_proxy.proxy.server.clients import relay as relay_module
@@ -75,7 +75,7 @@ class Proxied:
 
     def _dial(self, connection: ClientConnection) -> PendingDial:
         self.loop.call_soon(self._connect)
-        return PendingDial(connection, _DialQueue(_ADDRESS))
+        return PendingDial()
 
     def _connect(self) -> None:
         if self.connection.is_closed:

@@ -207,7 +207,7 @@ class Bed:
             and sum(port.broker_count for port in ports) == 1
             and not any(len(port.refused_sockets) or len(port.orphans) for port in ports)
             and not any(one.pending for one in self.server.handshakes)
-            and not self.server._dialer._queues
+            and not self.server._dialer._dials
             and not any(one.in_flight or len(one.queue) for one in self.dispatchers())
             and open_sockets() <= sockets
         )
@@ -230,7 +230,7 @@ class Bed:
         ]
         handshakes = [len(one.pending) for one in self.server.handshakes]
         queues = [(one.in_flight, len(one.queue)) for one in self.dispatchers()]
-        return f"{ports=} {handshakes=} {queues=} dials={self.server._dialer._queues}"
+        return f"{ports=} {handshakes=} {queues=} dials={self.server._dialer._dials}"
 
 
 def open_sockets() -> int:

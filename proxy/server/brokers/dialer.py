@@ -2,13 +2,13 @@
 
 import asyncio
 import ssl
-from collections import OrderedDict
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Final, cast
 
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.proxy.runtime.isolation import alone, isolated, repeated
+from kafka_quota_proxy.proxy.runtime.isolation import alone, isolated
 from kafka_quota_proxy.proxy.server.brokers.broker import Upstream, local_address
 from kafka_quota_proxy.proxy.server.brokers.faults import fault_of
 from kafka_quota_proxy.proxy.server.brokers.probe import try_broker
@@ -73,45 +73,34 @@ class BrokerDialer:
     def __init__(self, tasks: asyncio.TaskGroup, source: str | None) -> None:
         self._tasks = tasks
         self._local_addr = local_address(source)
-        self._queues: dict[Address, _DialQueue] = {}  # by address, while it is being dialled
+        self._slots: defaultdict[Address, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_MAX_DIALS))
+        self._dials: set[PendingDial] = set()
         self._is_over = False
 
     def start(self, connection: ClientConnection) -> "PendingDial":
-        """Queue a dial to the client's broker. It ends with a call of ``broker_connected`` or ``broker_failed``."""
-        address = connection.route.upstream.address
-        queue = self._queues.setdefault(address, _DialQueue(address))
-        dial = PendingDial(connection, queue)
-        queue.waiting[dial] = None
+        """Begin a dial to the client's broker. It ends with a call of ``broker_connected`` or ``broker_failed``."""
+        dial = PendingDial()
         if self._is_over:
             asyncio.get_running_loop().call_soon(connection.close, "shutdown")
-        else:
-            self._start_queued(queue)
+            return dial
+        broker = BrokerConnection(connection)
+        dial.task = self._tasks.create_task(alone(partial(self._dial, dial, connection, broker), fail=broker.fail))
+        self._dials.add(dial)
+        dial.task.add_done_callback(lambda _: self._dials.discard(dial))
         return dial
 
     def cancel(self) -> None:
         """Cancel all dials, and start no more. A client that was accepted at the end of a drain may ask for one yet."""
         self._is_over = True
-        for queue in self._queues.values():
-            for dial in (*queue.waiting, *queue.running):
-                dial.give_up()
+        for dial in self._dials:
+            dial.give_up()
 
-    def _start_queued(self, queue: "_DialQueue") -> None:
-        """Start queued dials, until ``_MAX_DIALS`` are running or the queue is empty."""
-        while queue.waiting and len(queue.running) < _MAX_DIALS:
-            dial, _ = queue.waiting.popitem(last=False)
-            broker = BrokerConnection(dial.connection)
-            dial.task = self._tasks.create_task(alone(partial(self._dial, dial.connection, broker), fail=broker.fail))
-            dial.task.add_done_callback(partial(self._end, queue, dial))
-            queue.running[dial] = None
+    async def _dial(self, dial: "PendingDial", connection: ClientConnection, broker: BrokerConnection) -> None:
+        async with self._slots[connection.route.upstream.address]:
+            dial.is_waiting = False
+            await self._connect(connection, broker)
 
-    @repeated
-    def _end(self, queue: "_DialQueue", dial: "PendingDial", _: asyncio.Task[None]) -> None:
-        queue.running.pop(dial, None)
-        self._start_queued(queue)
-        if not queue.running and self._queues.get(queue.address) is queue:
-            del self._queues[queue.address]
-
-    async def _dial(self, connection: ClientConnection, broker: BrokerConnection) -> None:
+    async def _connect(self, connection: ClientConnection, broker: BrokerConnection) -> None:
         upstream = connection.route.upstream
         address = upstream.address
         try:
@@ -166,35 +155,17 @@ class BrokerDialer:
         return cast(asyncio.Transport, transport)
 
 
-class _DialQueue:
-    """The running dials to one address, and the dials that wait for their turn, in order of arrival."""
-
-    __slots__ = ("address", "running", "waiting")
-
-    def __init__(self, address: Address) -> None:
-        self.address = address
-        self.running: dict[PendingDial, None] = {}
-        self.waiting: OrderedDict[PendingDial, None] = OrderedDict()
-
-
 class PendingDial:
-    """A client's dial to its broker that is queued or running."""
+    """A client's dial to its broker. While it ``is_waiting``, others to the same address have to end first."""
 
-    __slots__ = ("_queue", "connection", "task")
+    __slots__ = ("is_waiting", "task")
 
-    def __init__(self, connection: ClientConnection, queue: _DialQueue) -> None:
-        self.connection = connection
-        self._queue = queue
+    def __init__(self) -> None:
+        self.is_waiting = True
         self.task: asyncio.Task[None] | None = None
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the dial is still queued. It is False once the dial has started."""
-        return self.task is None
 
     def give_up(self) -> None:
         """Cancel the dial without notifying the client's connection."""
-        self._queue.waiting.pop(self, None)
         if self.task is not None:
             self.task.cancel()
 
@@ -203,19 +174,11 @@ class Prober:
     """Tries regularly whether brokers can be reached, and records it in each ``Upstream``.
 
     ``upstreams`` returns those to try. ``source`` is the address of this machine to dial from, or None.
-    ``on_reached`` is called after each success. Its first arguments are the upstream and the numeric address of the
-    broker. The third is True if this is the first success, or if the previous attempt failed.
     """
 
-    def __init__(
-        self,
-        upstreams: Callable[[], Collection[Upstream]],
-        source: str | None,
-        on_reached: Callable[[Upstream, Address | None, bool], None],
-    ) -> None:
+    def __init__(self, upstreams: Callable[[], Collection[Upstream]], source: str | None) -> None:
         self._upstreams = upstreams
         self._source = source
-        self._on_reached = on_reached
         self._present: set[Upstream] = set()  # reached at the last attempt
         self._attempts: dict[Upstream, asyncio.Task[None]] = {}
         self._is_running = False
@@ -253,9 +216,8 @@ class Prober:
             return
         if fault is None:
             upstream.reached()
-            is_back = upstream not in self._present
+            upstream.led_to(peer, is_back=upstream not in self._present)
             self._present.add(upstream)
-            self._on_reached(upstream, peer, is_back)
         else:
             self._present.discard(upstream)
             upstream.failed(fault, is_probe=True)

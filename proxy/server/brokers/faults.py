@@ -22,12 +22,7 @@ class Fault(NamedTuple):
 
 
 NOT_TRIED: Final = Fault("not_tried", "the proxy has not tried to connect yet")
-CLOSED: Final = "closed"
 NO_PORT: Final = "no_port"
-# ``closed`` becomes one of these if the other way of speaking to the port works.
-NOT_TLS: Final = Fault(
-    "not_tls", "it speaks Kafka's protocol without TLS there; use its TLS port, or remove upstream_tls"
-)
 TLS_EXPECTED: Final = Fault(
     "tls_expected", "it expects TLS there; give upstream_tls, or use its plaintext port", is_behind_dial=True
 )
@@ -61,9 +56,11 @@ def fault_of(
             )
             return Fault("tls_refused", text, is_connected)
         if is_connected:
-            return Fault(CLOSED, "it closes connections without a response", is_connected)
-        error = ConnectionError("it closed the connection during the TLS handshake") if tls else error
-        reason = CLOSED
+            text = "it closes connections without a response; if it expects TLS there, give upstream_tls"
+            return Fault("closed", text, is_connected)
+        if tls:
+            error = ConnectionError("it closed the connection during the TLS handshake")
+        reason = "closed"
     else:
         is_refused = isinstance(error, ConnectionRefusedError) or _REFUSED in str(error)
         reason = "refused" if is_refused else "unreachable"

@@ -1,9 +1,9 @@
 """Finds out from Metadata responses which broker of which cluster the proxy reaches at a configured address.
 
 Such an address is an ``upstream``. If there are several, two of them may lead to the same broker, whose clients must
-not have each quota twice. So the proxy asks a broker who it is before its first client is served, and again whenever it
-becomes reachable. It also reads all Metadata responses to clients. If the broker requires a login, only responses to
-clients are available, because the proxy has no login of its own.
+not have each quota twice. So the proxy asks a broker who it is before its first client is served. It also reads all
+Metadata responses to clients. If the broker requires a login, only these are available, because the proxy has no login
+of its own.
 
 A response lists all brokers and does not say which of them has sent it. The sender is found in the first of these ways
 that works:
@@ -15,7 +15,7 @@ that works:
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -44,9 +44,7 @@ _TRIES: Final = 3
 _TRY_AGAIN_S: Final = 0.2
 
 # The last response of an upstream: the cluster, its brokers, and where the connection led.
-_Response = tuple[str, Mapping[int, Address], frozenset[Address]]
-# What a response of an upstream advertises, and where the connection led.
-_Advertised = tuple[Mapping[int, Address], frozenset[Address]]
+_Response = tuple[str | None, Mapping[int, Address], frozenset[Address]]
 
 
 class _Ask:
@@ -80,7 +78,6 @@ class BrokerFinder:
         self._lookups = Lookups()
         self._binds: dict[Upstream, set[Address]] = {}  # the addresses by which clients reach it
         self._last: dict[Upstream, _Response] = {}
-        self._judged: dict[Upstream, _Advertised] = {}
         self._asking: set[asyncio.Future[None]] = set()  # who is asked before a first client
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -160,21 +157,11 @@ class BrokerFinder:
             listener, upstream.address, why,
         )  # fmt: skip
 
-    def reached(self, upstream: Upstream, peer: Address | None, is_back: bool) -> None:
-        """Record that a connection to the broker at ``upstream`` has reached the numeric address ``peer``.
-
-        If ``is_back`` is True, the broker was unreachable before. It is then asked again who it is, because another
-        broker may have replaced it.
-        """
-        upstream.led_to(peer, is_back=is_back)
-        # If there is only one upstream, no other one can lead to the same broker.
-        if is_back and upstream.is_settled and upstream in self._binds and len(self._brokers.upstreams) > 1:
-            self._start(partial(self._ask, upstream))
-
     def close(self) -> None:
         """Cancel all queries to brokers and all lookups of host names."""
         for task in self._tasks:
             task.cancel()
+        self._lookups.close()
 
     def _read_response(self, upstream: Upstream, data: bytes, position: int, api_version: int) -> None:
         if api_version > _LATEST:
@@ -185,40 +172,30 @@ class BrokerFinder:
                 brokers = {one.node_id: Address(host=one.host, port=one.port) for one in found.brokers}
                 self._apply(upstream, metadata.find_cluster_id(data, position, found, api_version), brokers)
 
-    async def _ask(self, upstream: Upstream) -> None:
-        with suppress(OSError, ProtocolError):  # perhaps it requires a login; wait for a response to a client
-            answer = await describe_cluster(upstream.address, self._source, upstream.tls)
-            self._apply(upstream, answer.cluster_id, answer.brokers)
-
     def _apply(self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]) -> None:
-        """Identify the broker that sent a Metadata response, if that has a cluster id, and look for a bypass."""
-        advertised = brokers, upstream.places
-        if self._judged.get(upstream) != advertised:
-            self._judged[upstream] = advertised
-            self._start(partial(self._look_for_bypass, upstream, advertised))
-        if cluster_id is not None:
-            response = cluster_id, *advertised
-            if self._last.get(upstream) != response:
-                self._last[upstream] = response
-                self._start(partial(self._identify, upstream, response))
+        response = cluster_id, brokers, upstream.places
+        if self._last.get(upstream) != response:
+            self._last[upstream] = response
+            task = asyncio.get_running_loop().create_task(alone(partial(self._judge, upstream, response)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    async def _look_for_bypass(self, upstream: Upstream, advertised: _Advertised) -> None:
+    async def _judge(self, upstream: Upstream, response: _Response) -> None:
+        """Identify the broker that sent a Metadata response, if that has a cluster id, and look for a bypass."""
+        cluster_id, brokers, _ = response
         places = {one: one.places for one in self._binds}
         binds = set().union(*self._binds.values())
         try:
-            found = await bypassed(advertised[0].values(), places, binds, self._lookups)
+            found = await bypassed(brokers.values(), places, binds, self._lookups)
+            identity = await self._identity(upstream, cluster_id, brokers)
         except BaseException:
-            self._judged.pop(upstream, None)  # the next response is looked at again
+            self._last.pop(upstream, None)  # the next response is looked at again
             raise
-        if self._judged.get(upstream) == advertised:
+        if self._last.get(upstream) == response:
             for one in dict.fromkeys((upstream, *found)):
                 one.advertises(found.get(one), self._binds[one])
-
-    async def _identify(self, upstream: Upstream, response: _Response) -> None:
-        cluster_id, brokers, _ = response
-        identity = await self._identity(upstream, cluster_id, brokers)
-        if identity is not None and self._last.get(upstream) == response:
-            self._brokers.identify(upstream, identity)
+            if identity is not None:
+                self._brokers.identify(upstream, identity)
 
     async def _identity(
         self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]
@@ -236,11 +213,6 @@ class BrokerFinder:
             advertised = {address for address in brokers.values() if await own_bind(address, binds) is not None}
             node_id = node_at(brokers, places | advertised, hosts)
         return BrokerIdentity(cluster_id, node_id) if node_id is not None and node_id in brokers else None
-
-    def _start(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
-        task = asyncio.get_running_loop().create_task(alone(work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 async def _wait_until(tasks: Collection[asyncio.Future[None]], until_s: float) -> None:

@@ -40,7 +40,7 @@ class KnownBrokers:
         self.clusters: dict[frozenset[Address], BrokerCluster] = {}
         self.entrances: dict[ListenerState, Route | ClusterListener] = {}
         source = rules.config.upstream_bind
-        self.prober = Prober(lambda: self.in_use, source, lambda *reached: self._finder.reached(*reached))
+        self.prober = Prober(lambda: self.in_use, source)
         self.registry = BrokerRegistry(self._on_joined, self.prober.add)
         self._finder = BrokerFinder(self.registry, self._node_ids, source)
         # If all listeners lead to one address or cluster, no other listener can lead to its brokers.

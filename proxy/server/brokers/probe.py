@@ -13,14 +13,7 @@ from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.server.brokers.broker import local_address, numeric
 from kafka_quota_proxy.proxy.server.brokers.cluster_query import request_frame
-from kafka_quota_proxy.proxy.server.brokers.faults import (
-    CLOSED,
-    NOT_KAFKA,
-    NOT_TLS,
-    TLS_EXPECTED,
-    Fault,
-    fault_of,
-)
+from kafka_quota_proxy.proxy.server.brokers.faults import NOT_KAFKA, TLS_EXPECTED, Fault, fault_of
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 
 _TIMEOUT_S: Final = 10.0
@@ -51,22 +44,7 @@ async def try_broker(
     except _FaultError as error:
         return None, error.fault
     except (OSError, UnicodeError, EOFError) as error:  # TimeoutError is an OSError
-        fault = fault_of(error, address, tls, after_s=_TIMEOUT_S, is_connected=is_connected.is_set())
-    if fault.reason == CLOSED and await _greets(address, source, None if tls else _any_tls()):
-        fault = NOT_TLS if tls else TLS_EXPECTED
-    return None, fault
-
-
-async def _greets(address: Address, source: str | None, context: ssl.SSLContext | None) -> bool:
-    """Return whether the port speaks TLS or, without a ``context``, Kafka's protocol in plaintext."""
-    is_connected = asyncio.Event()
-    try:
-        await _greet(address, source, context, is_connected)
-    except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")  # it speaks TLS, and asks for a certificate, for example
-    except (OSError, EOFError):
-        return context is not None and is_connected.is_set()
-    return True
+        return None, fault_of(error, address, tls, after_s=_TIMEOUT_S, is_connected=is_connected.is_set())
 
 
 async def _greet(
@@ -110,10 +88,3 @@ async def _await_refusal(reader: asyncio.StreamReader) -> None:
         async with asyncio.timeout(_REFUSAL_S):
             await reader.read(1)
         raise ConnectionResetError
-
-
-def _any_tls() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context

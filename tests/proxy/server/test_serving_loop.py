@@ -9,30 +9,9 @@ from time import monotonic
 import pytest
 
 from kafka_quota_proxy.proxy.kafka_client.loop_thread import NEXT_AFTER_S
-from kafka_quota_proxy.proxy.server.serving_loop import in_order
-from tests.support.cases import each_case
 from tests.support.stub_broker import deaf_broker, free_port, on_uvloop, resolve_to
 
 FIRST, SECOND = "127.0.0.2", "127.0.0.3"
-ONE, TWO, THREE = (socket.AF_INET, ("a", 1)), (socket.AF_INET, ("b", 1)), (socket.AF_INET, ("c", 1))
-SIX, SEVEN = (socket.AF_INET6, ("e", 1)), (socket.AF_INET6, ("f", 1))
-
-
-@each_case(
-    "found, answered, order",
-    [
-        ([], None, []),
-        ([ONE, TWO, ONE], None, [ONE, TWO]),
-        ([SIX, SEVEN, ONE, TWO, THREE], None, [SIX, ONE, SEVEN, TWO, THREE]),
-        ([ONE, TWO, SIX], None, [ONE, SIX, TWO]),
-        ([ONE, TWO, SIX], TWO[1], [TWO, ONE, SIX]),
-        ([ONE, TWO], THREE[1], [ONE, TWO]),
-    ],
-)
-def test_families_are_tried_in_turn_after_the_address_that_has_answered(
-    found: list[tuple[int, tuple[str, int]]], answered: tuple[str, int] | None, order: list[object]
-) -> None:
-    assert in_order(found, answered) == order
 
 
 def listening(host: str, port: int = 0) -> socket.socket:

@@ -132,7 +132,7 @@ async def test_a_prober_tries_new_brokers_at_once_and_takes_its_connections_alon
     async with await asyncio.get_running_loop().create_server(Silent, "127.0.0.1", 0) as port:
         address = Address(host="127.0.0.1", port=port.sockets[0].getsockname()[1])
         known, new = (Upstream(address, lambda: Broker(BrokerQuotas(ProxyConfig(listeners=())))) for _ in range(2))
-        prober = Prober(lambda: [known], None, lambda *_: None)
+        prober = Prober(lambda: [known], None)
         prober.add(new)
         for _ in range(2):  # it is begun again after a fault
             before = asyncio.all_tasks()
@@ -246,7 +246,7 @@ async def test_a_dial_that_waits_for_its_turn_is_given_up_when_its_client_leaves
         assert await clients[3].answer() == other_response()
         assert sum(_disconnects(server).values()) == 3
         assert len(broker.in_use) == 1
-        assert not server._dialer._queues
+        assert not server._dialer._dials
 
 
 @on_uvloop
