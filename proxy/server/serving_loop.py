@@ -82,7 +82,7 @@ async def _first_to_answer(destinations: list[_Destination], local_addr: tuple[s
     try:
         while first is None:
             if (destination := next(rest, None)) is not None:
-                tasks.append(asyncio.get_running_loop().create_task(_connected(destination, local_addr)))
+                tasks.append(asyncio.get_running_loop().create_task(_try(destination, local_addr)))
                 pending.add(tasks[-1])
             elif not pending:
                 raise OSError("; ".join(failures) or "the host has no IP address")
@@ -105,7 +105,7 @@ async def _first_to_answer(destinations: list[_Destination], local_addr: tuple[s
                 ended[0].close()
 
 
-async def _connected(destination: _Destination, local_addr: tuple[str, int] | None) -> _Connected:
+async def _try(destination: _Destination, local_addr: tuple[str, int] | None) -> _Connected:
     family, to = destination
     try:
         attempt = socket.socket(family, socket.SOCK_STREAM)

@@ -538,7 +538,9 @@ async def comes_to_a_broker_that_restarts(bed: Bed) -> None:
     bed.node.brokers = {1: Address(host=bed.new_name(), port=bed.restarts.address.port)}
     await bed.restarts.start()
     await eventually(lambda: upstream.fault is None, timeout_s=1)
-    await asyncio.sleep(0.05)
+    async with bed.client("restarts") as client:
+        assert await client.ask(metadata_request()) != b""
+        await asyncio.sleep(0.05)
 
 
 @part("broker")
@@ -733,6 +735,7 @@ async def of_broker(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPat
         listeners=(listener_to(broker.address, name="plain"),),
         quotas=(WITNESS,),
         quotas_from=QuotasFromBroker(every_ms=20),
+        testing=True,
     )
     return Bed(Server(config), path, quota_broker=quotas), None
 
