@@ -181,22 +181,13 @@ def _replicas(
 def _described(view: ClusterView) -> str:
     topics = sorted(view.leader_replicas.keys() | view.follower_replicas.keys())
     brokers = sorted(view.leader_rates.keys() | view.follower_rates.keys())
-    rates = (
-        f"broker {broker} (leader {_rate_text(view.leader_rates.get(broker))}, "
-        f"follower {_rate_text(view.follower_rates.get(broker))})"
-        for broker in brokers
-    )
     return (
-        f"topics {_named(topics)}; {_named(rates) if brokers else 'no broker has a rate'}. "
+        f"topics {_named(topics)}; brokers {_named(map(str, brokers))}. "
         "To remove it: kafka-reassign-partitions.sh --verify with the file of the reassignment, or kafka-configs.sh "
         f"--alter --entity-type topics --entity-name TOPIC --delete-config {LEADER_REPLICAS},{FOLLOWER_REPLICAS} and "
         f"--alter --entity-type brokers --entity-name BROKER --delete-config {LEADER_RATE},{FOLLOWER_RATE} "
         "(--entity-default for the cluster's default)"
     )
-
-
-def _rate_text(rate: float | None) -> str:
-    return "unlimited" if rate is None else f"{rate:.0f} B/s"
 
 
 def _named(names: Iterable[str]) -> str:

@@ -10,17 +10,20 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from time import monotonic_ns
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from kafka_quota_proxy.config.model import Address, AdminClient, Replication
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView, Lease, Readings, view_of
 from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
 from kafka_quota_proxy.proxy.runtime.isolation import attempt
+
+if TYPE_CHECKING:
+    from kafka_quota_proxy.proxy.replication.cluster_reader import ClusterReader
 
 log = logging.getLogger(__name__)
 
@@ -31,19 +34,6 @@ _WARN_EVERY_MS: Final = 60_000
 # lists of throttled replicas that are left although no broker has a rate.
 _ALL_TOPICS_EVERY_MS: Final = 30_000
 _IDENTIFY_AGAIN_MS: Final = 30_000
-
-
-class ConfigReader(Protocol):
-    """The methods of ``ClusterReader`` that the watcher uses, so that another reader can take its place."""
-
-    def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
-        """Read the state of the cluster. See ``ClusterReader.read``."""
-
-    def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
-        """Return the node id of the broker at the address ``upstream``; None if it is not one of ``node_ids``."""
-
-    def close(self) -> None:
-        """Close the reader's connections. Any thread may call this."""
 
 
 class ReplicationWatcher:
@@ -64,7 +54,7 @@ class ReplicationWatcher:
         *,
         fallback: tuple[Address, ...],
         on_view: Callable[[ClusterView], None],
-        connect: Callable[[AdminClient, tuple[Address, ...]], ConfigReader] | None = None,
+        connect: Callable[[AdminClient, tuple[Address, ...]], ClusterReader] | None = None,
     ) -> None:
         """Prepare to poll a cluster.
 
@@ -85,7 +75,7 @@ class ReplicationWatcher:
         given = {address: node_id for address, node_id in upstreams.items() if node_id is not None}
         self.view = self._read = ClusterView(node_ids=given)  # the view in force, and the view as it was read
         self._lease = Lease(replication.lease_ms)
-        self._reader: ConfigReader | None = None
+        self._reader: ClusterReader | None = None
         self._requested = asyncio.Event()
         self._epoch = 0  # counts how often the connection was closed
         self._unread: frozenset[str] = frozenset()
@@ -231,7 +221,7 @@ class ReplicationWatcher:
         return reader.read(has_topics=has_topics, has_configs=has_configs, has_topic_configs=has_topic_configs)
 
 
-def _connect(settings: AdminClient, fallback: tuple[Address, ...]) -> ConfigReader:
+def _connect(settings: AdminClient, fallback: tuple[Address, ...]) -> ClusterReader:
     # This is imported here because it loads aiokafka, which costs time and memory that most configurations can save.
     from kafka_quota_proxy.proxy.replication.cluster_reader import ClusterReader
 

@@ -11,6 +11,7 @@ import tempfile
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -24,6 +25,7 @@ from kafka_quota_proxy.proxy.cli.demo.display import Display, format_rate, forma
 from kafka_quota_proxy.proxy.cli.demo.measure import MeasurementError
 from kafka_quota_proxy.proxy.cli.demo.processes import Child, free_ports, running
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Options
+from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
 
 _REDRAW_S: Final = 0.25
 _SCRAPE_S: Final = 0.5
@@ -142,7 +144,7 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
 
     async with broker_and_proxy(("--preload", preload), config, proxy_port=proxy_port) as (broker, proxy):
         bootstrap = f"127.0.0.1:{proxy_port}"
-        await asyncio.to_thread(fetch_text, f"{admin}/testing/quotas", method="PUT", body="[]")
+        await in_thread(partial(fetch_text, f"{admin}/testing/quotas", method="PUT", body="[]"))
         ended_s = await until_first_end(
             _show(options, (producer, consumer), display, admin=admin),
             (
@@ -227,7 +229,7 @@ async def _show(options: Options, measured: Sequence[MeasuredClient], display: D
         await asyncio.sleep(_REDRAW_S)
         now_s = monotonic()
         if limited_s is None and now_s - started_s >= workload.FREE_SECONDS:
-            await asyncio.to_thread(fetch_text, f"{admin}/testing/reset", method="POST")
+            await in_thread(partial(fetch_text, f"{admin}/testing/reset", method="POST"))
             now_s = limited_s = monotonic()
             for client in measured:
                 client.limit(now_s=limited_s)
@@ -235,7 +237,7 @@ async def _show(options: Options, measured: Sequence[MeasuredClient], display: D
         is_over = limited_s is not None and _is_over(options, measured, elapsed_s=now_s - limited_s)
         if is_over or now_s - scraped_s >= _SCRAPE_S:
             scraped_s = now_s
-            text = await asyncio.to_thread(fetch_text, f"{admin}/metrics")
+            text = await in_thread(partial(fetch_text, f"{admin}/metrics"))
             for client in measured:
                 client.throttle_time_ms = throttle_time_ms(text, client_id=client.client_id)
         lines = [client.line(now_s=now_s) for client in measured]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 from kafka_quota_proxy.proxy.rules.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
 from kafka_quota_proxy.proxy.runtime.isolation import report
 
 _STOP_S: Final = 1.0
@@ -124,7 +125,7 @@ class ReaderBridge:
     async def stop(self) -> None:
         """Stop the reader, and wait up to a second until its connections are closed."""
         self._reader.stop()
-        await asyncio.to_thread(self._reader.join, _STOP_S)
+        await in_thread(lambda: self._reader.join(_STOP_S), name="topic")
 
     async def _hand_over(self, event: ReaderEvent) -> None:
         """Run ``handle`` on the event loop, and wait until it has finished. This runs in the reader's thread."""

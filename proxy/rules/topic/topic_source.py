@@ -30,6 +30,7 @@ from kafka_quota_proxy.proxy.rules.topic.clients import (
 )
 from kafka_quota_proxy.proxy.rules.topic.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicState, settings_of
+from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
 from kafka_quota_proxy.proxy.runtime.isolation import kept_up, report
 
 log = logging.getLogger(__name__)
@@ -191,7 +192,7 @@ class TopicSource:
         left = self.state.left_terms(entity for entity, _ in changes if entity not in before)
         try:
             # In a thread, because the records of a large request take long to encode.
-            return await asyncio.to_thread(lambda: list(map(encode, settings_of(changes, before, left))))
+            return await in_thread(lambda: list(map(encode, settings_of(changes, before, left))), name="topic")
         except ValueError as error:
             message = f"A quota cannot be kept in {self.name}: {error}"
             raise self._refusal(POLICY_VIOLATION, message) from error

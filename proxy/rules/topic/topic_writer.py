@@ -9,6 +9,7 @@ batch may have been appended. Import this module only if a quota topic is config
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, TypeVar
 
 from aiokafka import errors
@@ -30,6 +31,7 @@ from kafka_quota_proxy.proxy.kafka_client.topic_requests import (
     words_of,
 )
 from kafka_quota_proxy.proxy.rules.topic.clients import NotWrittenError, Record
+from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
 
 T = TypeVar("T")
 
@@ -131,7 +133,7 @@ class Writer:
 
     async def _connected(self) -> AIOKafkaClient:
         if self._client is None:
-            keywords = await asyncio.to_thread(connection, self._settings.client, self._client_id)
+            keywords = await in_thread(lambda: connection(self._settings.client, self._client_id), name="topic")
             client = self._client = AIOKafkaClient(
                 request_timeout_ms=_ATTEMPTS_MS, metadata_max_age_ms=_NEVER_MS, **keywords
             )
@@ -149,7 +151,7 @@ class Writer:
             answer = await client.send(self._leader, InitProducerIdRequest(None, 0))
             raise_for(answer.error_code)
             self._producer, self._sequence = (answer.producer_id, answer.producer_epoch), 0
-        data = await asyncio.to_thread(_batch, records, *self._producer, self._sequence)
+        data = await in_thread(partial(_batch, records, *self._producer, self._sequence), name="topic")
         attempt.is_sent = True
         request = ProduceRequest(None, _ACKS_ALL, _ATTEMPTS_MS, [(self._settings.topic, [(0, data)])])
         answer = await client.send(self._leader, request)

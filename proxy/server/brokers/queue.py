@@ -7,28 +7,17 @@ wakes the connection, which forwards its request. If a request keeps its slot fo
 
 import asyncio
 from time import monotonic_ns
-from typing import Protocol, cast
+from typing import cast
 
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import QueueStats
-from kafka_quota_proxy.proxy.fair_queue.settings import (
-    control_limit,
-    cost,
-    identities,
-    limit,
-)
+from kafka_quota_proxy.proxy.fair_queue.settings import control_limit, cost, identities, limit
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
+from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.runtime.isolation import attempt, repeated
-
-
-class Waiting(Protocol):
-    """A client connection with a request that waits in the fair call queue until it may be forwarded to the broker."""
-
-    def take_turn(self) -> None:
-        """Forward the waiting request. The queue calls this when the connection's ticket has received a slot."""
 
 
 class ListenerPriorities:
@@ -104,7 +93,7 @@ class BrokerQueue:
     def _wake(self) -> None:
         self._is_waking = False
         for ticket in self.dispatcher.granted():
-            attempt(cast(Waiting, ticket.owner).take_turn)
+            attempt(cast(Waiter, ticket.owner).take_turn)
         soonest_us = self._timeouts.soonest_us
         if soonest_us is not None and (self._timer is None or soonest_us < self._timer_us):
             self._arm(soonest_us, monotonic_ns() // 1_000)

@@ -21,6 +21,7 @@ from kafka_quota_proxy.config.security import ClientAuth, ClientTls, TlsVersion,
 from kafka_quota_proxy.config.tls_files import check_expiry, expiry_of, load_ca, load_certificate
 from kafka_quota_proxy.config.trust import BrokerSideContext
 from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
 from kafka_quota_proxy.proxy.runtime.isolation import alone
 from kafka_quota_proxy.proxy.server.file_state import FileState, file_state
 
@@ -176,7 +177,7 @@ async def watch(contexts: Collection[TlsContext]) -> None:
 
 async def _reload_if_changed(context: TlsContext) -> None:
     if context.have_files_changed():
-        await asyncio.to_thread(context.reload, now=datetime.now(UTC))
+        await in_thread(partial(context.reload, now=datetime.now(UTC)), name="tls")
 
 
 def client_fault(error: Exception) -> str:

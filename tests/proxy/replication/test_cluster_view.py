@@ -144,8 +144,7 @@ def test_throttle_without_a_reassignment_is_reported_once_and_dropped_after_the_
     view, (message,) = lease.apply(THROTTLED, now_ms=11_000)
     assert view == THROTTLED
     assert message == (
-        "the cluster throttles replication while nothing is being reassigned: topics orders; broker 1 "
-        "(leader 5000000 B/s, follower unlimited), broker 2 (leader unlimited, follower 6000000 B/s). "
+        "the cluster throttles replication while nothing is being reassigned: topics orders; brokers 1, 2. "
         "To remove it: kafka-reassign-partitions.sh --verify with the file of the reassignment, or kafka-configs.sh "
         "--alter --entity-type topics --entity-name TOPIC --delete-config leader.replication.throttled.replicas,"
         "follower.replication.throttled.replicas and --alter --entity-type brokers --entity-name BROKER "
@@ -242,7 +241,7 @@ def test_the_names_of_many_are_cut_short() -> None:
 
     _, (message, _) = lease.apply(many, now_ms=1)
 
-    assert "topics t00, t01, t02, t03, t04, t05, t06, t07, t08, t09 and 2 more; no broker has a rate." in message
+    assert "topics t00, t01, t02, t03, t04, t05, t06, t07, t08, t09 and 2 more; brokers none." in message
 
 
 def test_any_broker_behind_the_proxy_may_be_asked() -> None:

@@ -72,7 +72,11 @@ async def watching(
     script: Script, replication: Replication = FROM_CLUSTER, upstreams: dict[Address, int | None] | None = None
 ) -> AsyncIterator[ReplicationWatcher]:
     watcher = ReplicationWatcher(
-        replication, upstreams or {}, fallback=(ONE,), on_view=script.views.append, connect=script.connect
+        replication,
+        upstreams or {},
+        fallback=(ONE,),
+        on_view=script.views.append,
+        connect=script.connect,  # type: ignore[arg-type]
     )
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(watcher.run())

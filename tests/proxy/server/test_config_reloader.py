@@ -23,7 +23,7 @@ from kafka_quota_proxy.config.model import (
     Shaping,
 )
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
-from kafka_quota_proxy.proxy.server.config_reloader import Reloader, needs_restart, summary
+from kafka_quota_proxy.proxy.server.config_reloader import Reloader, needs_restart
 
 LISTENER = "listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}]\n"
 ONE = f"{LISTENER}quotas: [{{client-id: a, producer_byte_rate: 1MB}}]\n"
@@ -266,17 +266,3 @@ def test_listeners_windows_admin_and_log_need_a_restart() -> None:
         "admin",
         "log",
     )
-
-
-def test_a_summary_counts_rules_by_entity_wherever_they_stand() -> None:
-    new = replace(
-        CONFIG,
-        quotas=(
-            QuotaRule(client_id="c", producer_byte_rate=1.0, source="f:1"),
-            QuotaRule(client_id="a", producer_byte_rate=1.0, source="f:2"),
-        ),
-    )
-    changed = replace(CONFIG, quotas=(QuotaRule(client_id="a", producer_byte_rate=2.0), *CONFIG.quotas[1:]), burst_ms=5)
-
-    assert summary(CONFIG, new) == "2 quotas (1 added, 1 removed, 0 changed)"
-    assert summary(CONFIG, changed) == "2 quotas (0 added, 0 removed, 1 changed); also changed: burst"
