@@ -58,9 +58,8 @@ class Shaping(Enum):
 class RelayKind(Enum):
     """What reads the sockets of a listener's connections."""
 
-    AUTO = "auto"  # native where this program is compiled and the connection allows it
+    AUTO = "auto"  # proxy.server.clients.relay, where this program is compiled and the connection allows it
     PYTHON = "python"  # the event loop, as for TLS
-    NATIVE = "native"  # the proxy itself, with one buffer for all connections: proxy.server.clients.relay
 
 
 class LogFormat(Enum):

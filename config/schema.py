@@ -4,7 +4,6 @@ A table says how each key is read and checked. ``config.sections`` reads the fil
 ``config.model``.
 """
 
-import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -222,13 +221,6 @@ def _network(value: object) -> IPv4Network | IPv6Network:
         raise ValueError(f"{error}; write a network such as 10.0.0.0/8, or an address such as 10.0.0.7") from error
 
 
-def _relay(value: object) -> RelayKind:
-    kind = read.member_of(RelayKind)(value)
-    if kind is RelayKind.NATIVE and sys.platform != "linux":
-        raise ValueError("native needs Linux; leave it out, and the event loop moves the bytes")
-    return kind
-
-
 def _tls_version(value: object) -> TlsVersion:
     # YAML reads 1.2 as a number.
     return read.member_of(TlsVersion)(str(value) if isinstance(value, float) else value)
@@ -320,7 +312,7 @@ _LISTENER: Final = Section(
         "client_tls": Key(_CLIENT_TLS),
         "upstream_tls": Key(_UPSTREAM_TLS),
         "fair_call_queue": _FAIR_CALL_QUEUE,
-        "relay": Key(_relay),
+        "relay": Key(read.member_of(RelayKind)),
     },
 )
 _ADMIN: Final = Section(

@@ -7,7 +7,6 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Final, cast
 
 from kafka_quota_proxy.config.model import Listener, RelayKind
-from kafka_quota_proxy.proxy.runtime.build import is_compiled
 from kafka_quota_proxy.proxy.server.brokers.queue import ListenerPriorities
 from kafka_quota_proxy.proxy.server.clients.closing_transports import ClosingTransports
 from kafka_quota_proxy.proxy.server.clients.connection_limits import ConnectionCount, TimerWheel, spread
@@ -43,7 +42,7 @@ class ListenerState:
         open_count: Counts each connection from the time it is accepted until its transport is closed, or ``outlive``.
         outlived: The open connections that are not counted any more, because their clients have gone.
         broker_count: How many connections to brokers are open.
-        relay: Reads the sockets of connections if ``uses_relay`` is set. None where the system has no epoll.
+        relay: Reads the sockets of connections if ``uses_relay`` is set. None where it is not built.
         testing: Throttles responses on demand, for tests. None if the configuration does not allow it.
         uses_relay: Whether new connections without TLS are relayed.
     """
@@ -77,7 +76,7 @@ class ListenerState:
     def update(self, settings: Listener) -> None:
         """Apply the listener's settings from a reloaded configuration file."""
         self.settings = settings
-        self.uses_relay = settings.relay is RelayKind.NATIVE or (settings.relay is RelayKind.AUTO and is_compiled())
+        self.uses_relay = settings.relay is RelayKind.AUTO
         queue = settings.fair_call_queue
         if queue is None:
             self.priorities = None

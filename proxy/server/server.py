@@ -28,7 +28,7 @@ from kafka_quota_proxy.proxy.server.brokers.known_brokers import KnownBrokers
 from kafka_quota_proxy.proxy.server.clients.acceptor import Acceptor, bind, refuse_waiting
 from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.clients.relay import Relay
-from kafka_quota_proxy.proxy.server.clients.relay_sockets import HAS_EPOLL, make_sockets
+from kafka_quota_proxy.proxy.server.clients.relay_sockets import make_sockets
 from kafka_quota_proxy.proxy.server.clients.tls_handshake import TlsHandshakes
 from kafka_quota_proxy.proxy.server.clients.unlimited_log import UnlimitedLog
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
@@ -243,10 +243,11 @@ class Server:
         return started
 
     def _start_relay(self) -> Relay | None:
-        """Start the relay of all listeners. Return None where the system has no epoll."""
-        if not HAS_EPOLL:
+        """Start the relay of all listeners. Return None where it is not built."""
+        sockets = make_sockets()
+        if sockets is None:
             return None
-        relay = Relay(make_sockets())
+        relay = Relay(sockets)
         asyncio.get_running_loop().add_reader(relay.sockets.fileno(), relay.run)
         for listener in self.listeners:
             listener.relay = relay

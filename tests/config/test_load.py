@@ -1,6 +1,5 @@
 """Tests that a configuration file is loaded as a whole, or refused with every fault at its line."""
 
-import sys
 from contextlib import suppress
 from ipaddress import ip_network
 from pathlib import Path
@@ -32,7 +31,6 @@ from kafka_quota_proxy.config.model import (
     ProxyConfig,
     ProxyProtocol,
     QuotaRule,
-    RelayKind,
     Shaping,
 )
 from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES
@@ -695,14 +693,6 @@ def test_an_address_on_which_one_can_listen_is_no_fault(bind: str) -> None:
     more = "advertised_host: proxy, broker_ports: 9093-9099"
 
     assert warnings(f"listeners: [{{name: a, bind: {bind}, bootstrap_servers: 'b:2', {more}}}]\n") == []
-
-
-def test_native_relay_is_refused_where_there_is_no_epoll(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "listeners: [{name: x, bind: 'a:1', upstream: 'b:2', relay: native}]\n"
-    assert loaded(text).config.listeners[0].relay is RelayKind.NATIVE
-
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert "f.yaml:1: listeners[0].relay: native needs Linux" in only_fault(text)
 
 
 def test_ports_of_brokers_may_not_be_used_twice() -> None:

@@ -98,7 +98,7 @@ class RelayDialogue:
                 clock,
                 (16 * 4_096, 1 << 20, BUFFER_BYTES, 5_000)[pipe % 4],
             )
-            for kind in (RelayKind.NATIVE, RelayKind.PYTHON)
+            for kind in (RelayKind.AUTO, RelayKind.PYTHON)
         )
         self._both = (self._relayed, self._looped)
         self._is_compared = True

@@ -53,7 +53,7 @@ class Proxied:
         self.listener.policy = policy
         self.sockets = MemorySockets(pipe_bytes, self._has_long_body)
         self.listener.relay = Relay(self.sockets)
-        self.uses_relay = settings.relay is RelayKind.NATIVE
+        self.uses_relay = settings.relay is RelayKind.AUTO
         self.quotas = BrokerQuotas(self.config)
         self.route = Route(self.listener, Upstream(_ADDRESS, lambda: Broker(self.quotas)))
         self.connection: ClientConnection = self.route.accept()

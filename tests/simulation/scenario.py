@@ -63,7 +63,7 @@ class Scenario:
         self.usual_latency_ms = world.network.latency_ms = self.theme.latency_ms or LATENCY_MS
         self.setup = setup = configuration.draw(world.random_of("configuration"), folder, self.theme)
         for listener in setup.settings["listeners"]:
-            listener["relay"] = plan.relay
+            listener["relay"] = "python" if plan.relay == "python" else "auto"
         world.settings = check_settings(setup.settings, memory_divisor=self.theme.memory_divisor)
         self.cluster = self._make_cluster()
         self.proxy = Proxy(world, configuration.PROXY_HOST, folder, setup.settings)

@@ -1,21 +1,12 @@
 """The system calls of a relay: which sockets are readable, and reads and writes with one buffer.
 
-``native_sockets`` does the same in C, where this program is compiled.
+``native_sockets`` makes them in C.
 """
 
-import fcntl
-import os
-import select
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, Protocol
 
-HAS_EPOLL: Final = hasattr(select, "epoll")  # Linux has it
-_MOST_READY: Final = 64
 BUFFER_BYTES: Final = 256 * 1024
-# Each packet takes a page of the pipe, however few bytes it has. So this much has room for BUFFER_BYTES in small ones.
-_PIPE_BYTES: Final = 1024 * 1024
-_SPLICE_FLAGS: Final = os.SPLICE_F_MOVE | os.SPLICE_F_NONBLOCK if HAS_EPOLL else 0
 
 
 class Sockets(Protocol):
@@ -73,74 +64,11 @@ class Sockets(Protocol):
         """Take the last ``count`` bytes out of the pipe, which is empty after this."""
 
 
-class PythonSockets:
-    """``Sockets`` by the functions of Python."""
-
-    __slots__ = ("_epoll", "_pipe", "_view")
-
-    def __init__(self) -> None:
-        self._epoll = select.epoll()
-        self._view = memoryview(bytearray(BUFFER_BYTES))
-        self._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        with suppress(OSError):  # where the system allows no larger one, the pipe holds 64 KiB
-            fcntl.fcntl(self._pipe[1], fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-
-    def fileno(self) -> int:
-        """See ``Sockets``, as for all methods."""
-        return self._epoll.fileno()
-
-    def close(self) -> None:  # noqa: D102
-        if not self._epoll.closed:
-            self._epoll.close()
-            for fd in self._pipe:
-                os.close(fd)
-
-    def watch(self, fd: int) -> None:  # noqa: D102
-        self._epoll.register(fd, select.EPOLLIN)
-
-    def forget(self, fd: int) -> None:  # noqa: D102
-        with suppress(OSError):  # if the socket is closed, its registration has ended
-            self._epoll.unregister(fd)
-
-    def ready(self) -> list[int]:  # noqa: D102
-        return [fd for fd, _ in self._epoll.poll(0, _MOST_READY)]
-
-    def read(self, fd: int, most: int) -> int:  # noqa: D102
-        try:
-            return os.readv(fd, (self._view[:most],))
-        except (BlockingIOError, InterruptedError):
-            return -1
-
-    def part(self, begin: int, end: int) -> bytes:  # noqa: D102
-        return self._view[begin:end].tobytes()
-
-    def write(self, fd: int, begin: int, end: int, *, has_more: bool) -> int:  # noqa: D102
-        try:
-            return os.write(fd, self._view[begin:end])
-        except (BlockingIOError, InterruptedError):
-            return 0
-
-    def splice_in(self, fd: int, most: int) -> int:  # noqa: D102
-        try:
-            return os.splice(fd, self._pipe[1], min(most, BUFFER_BYTES), flags=_SPLICE_FLAGS)
-        except (BlockingIOError, InterruptedError):
-            return -1
-
-    def splice_out(self, fd: int, count: int) -> int:  # noqa: D102
-        try:
-            return os.splice(self._pipe[0], fd, count, flags=_SPLICE_FLAGS)
-        except (BlockingIOError, InterruptedError):
-            return 0
-
-    def take_spliced(self, count: int) -> bytes:  # noqa: D102
-        return os.read(self._pipe[0], count)
-
-
-def make_sockets() -> Sockets:
-    """Return the sockets in C if they are built, else those in Python."""
+def make_sockets() -> Sockets | None:
+    """Return the sockets in C, or None where they are not built: without a compiler, and on systems without epoll."""
     try:
         from kafka_quota_proxy.proxy.server.clients.native_sockets import NativeSockets
     except ImportError:
-        return PythonSockets()
+        return None
     make: Callable[[], Sockets] = NativeSockets
     return make()

@@ -2,13 +2,15 @@
 
 import pytest
 
-from kafka_quota_proxy.config.model import RelayKind
-from kafka_quota_proxy.proxy.server import listener_state
+from kafka_quota_proxy.proxy.server import server as server_module
+from kafka_quota_proxy.proxy.server.clients.relay_sockets import make_sockets
+from tests.support.python_sockets import PythonSockets
 
 
-@pytest.fixture(params=[RelayKind.PYTHON, RelayKind.NATIVE], ids=lambda kind: kind.value)
-def relay(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> RelayKind:
+@pytest.fixture(params=[False, True], ids=["python", "native"])
+def relay(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Let listeners with ``relay: auto`` use one kind after the other."""
-    kind: RelayKind = request.param
-    monkeypatch.setattr(listener_state, "is_compiled", lambda: kind is RelayKind.NATIVE)
-    return kind
+    is_relayed: bool = request.param
+    made = (lambda: make_sockets() or PythonSockets()) if is_relayed else (lambda: None)
+    monkeypatch.setattr(server_module, "make_sockets", made)
+    return is_relayed

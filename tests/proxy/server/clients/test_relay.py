@@ -14,9 +14,10 @@ import pytest
 
 from kafka_quota_proxy.config.model import Address, Cluster, ProxyConfig, QuotaRule, RelayKind
 from kafka_quota_proxy.config.security import ClientTls
+from kafka_quota_proxy.proxy.server import server as server_module
 from kafka_quota_proxy.proxy.server.clients import relay as relay_module
 from kafka_quota_proxy.proxy.server.clients.relay import Relay, RelayEnd
-from kafka_quota_proxy.proxy.server.clients.relay_sockets import Sockets
+from kafka_quota_proxy.proxy.server.clients.relay_sockets import Sockets, make_sockets
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.clients.test_connection import WAIT_MS, answers, disconnects
 from tests.proxy.server.clients.test_queued_connections import ONE_SLOT
@@ -31,6 +32,7 @@ from tests.support.frames import (
     produce_request,
     produce_response,
 )
+from tests.support.python_sockets import PythonSockets
 from tests.support.stub_broker import (
     Client,
     StubBroker,
@@ -49,8 +51,13 @@ from tests.support.stub_broker import (
 SIZES = (1_000, 5_000, 40_000, 200, 700_000, 40_000, 300, 1_500_000, 20_000)
 
 
-def config_to(broker: StubBroker, *quotas: QuotaRule, relay: RelayKind = RelayKind.NATIVE) -> ProxyConfig:
-    return ProxyConfig(listeners=(replace(listener_to(broker.address), relay=relay),), quotas=quotas)
+def config_to(broker: StubBroker, *quotas: QuotaRule) -> ProxyConfig:
+    return ProxyConfig(listeners=(listener_to(broker.address),), quotas=quotas)
+
+
+@pytest.fixture(autouse=True)
+def _with_relay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "make_sockets", lambda: make_sockets() or PythonSockets())
 
 
 def relayed(server: Server) -> int:
@@ -168,7 +175,7 @@ async def test_a_spliced_body_is_charged_as_a_whole_and_its_client_waits() -> No
 async def test_a_client_that_sends_a_request_slowly_is_not_idle(first_bytes: int) -> None:
     request = long_request(2, 900_000)
     async with stub_broker(answers) as broker:
-        listener = replace(listener_to(broker.address), relay=RelayKind.NATIVE, idle_timeout_ms=60_000)
+        listener = replace(listener_to(broker.address), idle_timeout_ms=60_000)
         async with running(ProxyConfig(listeners=(listener,))) as server, client_of(server) as client:
             assert await client.ask(other_request(1)) == other_response(1)
             (connection,) = server.listeners[0].connections

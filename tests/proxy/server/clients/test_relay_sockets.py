@@ -7,10 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from kafka_quota_proxy.proxy.server.clients.relay_sockets import PythonSockets, Sockets, make_sockets
+from kafka_quota_proxy.proxy.server.clients.relay_sockets import Sockets, make_sockets
+from tests.support.python_sockets import PythonSockets
 
 
-@pytest.fixture(params=[PythonSockets, make_sockets], ids=["python", "as built"])
+@pytest.fixture(params=[PythonSockets, lambda: make_sockets() or PythonSockets()], ids=["python", "as built"])
 def sockets(request: pytest.FixtureRequest) -> Iterator[Sockets]:
     with closing(request.param()) as found:
         yield found
