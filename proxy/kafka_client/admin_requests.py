@@ -45,7 +45,6 @@ class Broker(NamedTuple):
     node_id: int
     host: str
     port: int
-    rack: str | None
 
 
 class Metadata(NamedTuple):
@@ -100,12 +99,11 @@ class TableRequest:
         api_key: The API.
         values: The fields of the request.
         first: The oldest version with these fields.
-        last: The newest one, if it is not the newest known one.
     """
 
-    def __init__(self, api_key: ApiKey, values: Sequence[Any], *, first: int = 0, last: int | None = None) -> None:
+    def __init__(self, api_key: ApiKey, values: Sequence[Any], *, first: int = 0) -> None:
         self.API_KEY = int(api_key)
-        self.API_VERSION = HIGHEST_VERSION[api_key] if last is None else last
+        self.API_VERSION = HIGHEST_VERSION[api_key]
         self.values = values
         self._first = first
         self._frame = b""
@@ -176,7 +174,7 @@ def metadata_request(topics: Sequence[str] | None) -> TableRequest:
 def read_metadata(response: Sequence[Any]) -> Metadata:
     """Return the content of a response to ``metadata_request``."""
     _, brokers, _, controller_id, topics, *_ = response
-    return Metadata(tuple(map(Broker._make, brokers)), controller_id, tuple(map(_topic, topics)))
+    return Metadata(tuple(Broker(*one[:3]) for one in brokers), controller_id, tuple(map(_topic, topics)))
 
 
 def _topic(topic: Sequence[Any]) -> Topic:
