@@ -5,10 +5,9 @@ They are Hadoop's settings, and some that only this program has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from importlib import import_module
 
 from kafka_quota_proxy.config.principals import Fold
 
@@ -32,14 +31,6 @@ class IdentityProvider(Enum):
 
     USER = "user"  # the principal, or client-id and address if the client did not log in
     USER_CLIENT_ID = "user-client-id"
-
-
-@dataclass(frozen=True, slots=True)
-class OwnIdentityProvider:
-    """Names a Python function, written by the operator, that decides to whom the cost of a request is charged."""
-
-    module: str
-    function: str
 
 
 class CostProvider(Enum):
@@ -93,7 +84,7 @@ class FairCallQueue:
     # others.
     within_level: WithinLevel = WithinLevel.ROUND_ROBIN
     backoff_enable: bool = False
-    identity_provider: IdentityProvider | OwnIdentityProvider = IdentityProvider.USER
+    identity_provider: IdentityProvider = IdentityProvider.USER
     fold: tuple[Fold, ...] = ()  # as in Principals; folded principals are one identity
     cost_provider: CostProvider = CostProvider.DEFAULT
     cost_weights: CostWeights = field(default_factory=CostWeights)
@@ -123,21 +114,3 @@ def places(capacity: int, weights: Sequence[int]) -> tuple[int, ...]:
     for level in cut_most[: capacity - sum(sizes)]:
         sizes[level] += 1
     return tuple(sizes)
-
-
-# Takes the user (``ANONYMOUS`` without a login), the client-id and the address. Returns the name of an identity, or
-# None for the identity ``UNKNOWN``.
-IdentityFunction = Callable[[str, str, str], str | None]
-
-
-def load_identity_function(provider: OwnIdentityProvider) -> IdentityFunction:
-    """Import the operator's function. Raises ValueError if there is no such module or function."""
-    try:
-        module = import_module(provider.module)
-    except Exception as error:  # the operator's code may raise anything
-        message = f"{provider.module} cannot be imported: {type(error).__name__}: {error}"
-        raise ValueError(f"{message}; is its directory on PYTHONPATH?") from error
-    function: IdentityFunction | None = getattr(module, provider.function, None)
-    if not callable(function):
-        raise ValueError(f"{provider.module} has no function {provider.function}")  # noqa: TRY004 - of the file
-    return function

@@ -1,26 +1,16 @@
 """Converts the values of the section ``fair_call_queue`` to settings, by a table of its keys.
 
-Hadoop writes a list as text, such as ``8,4,2,1``, and a class by its full name. This module also accepts a YAML list,
-and a short word in place of the class.
-
 Source: Hadoop's ``CommonConfigurationKeys``, ``FairCallQueue``, ``DecayRpcScheduler`` and ``WeightedTimeCostProvider``.
 """
 
-import re
-from collections.abc import Mapping, Sequence
-from enum import Enum
-from functools import partial
-from itertools import pairwise
-from typing import Any, Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final
 
 from kafka_quota_proxy.config import fair_call_queue as queue
 from kafka_quota_proxy.config import value_readers as read
-from kafka_quota_proxy.config.errors import UnitError
-from kafka_quota_proxy.config.sections import Key, Section
-from kafka_quota_proxy.config.units import INT32_MAX, parse_duration_ms, shown
+from kafka_quota_proxy.config.sections import Key, ListOf, Section
+from kafka_quota_proxy.config.units import INT32_MAX, shown
 
-INT32_MIN: Final = -(2**31)
-INT64_MAX: Final = 2**63 - 1
 # Thresholds are whole per cents, so with more levels some would have the same threshold.
 MAX_LEVELS: Final = 100
 ADAPTIVE: Final = "adaptive"
@@ -31,113 +21,7 @@ CAPACITY_WEIGHTS: Final = "callqueue.capacity.weights"
 MULTIPLEXER_WEIGHTS: Final = "faircallqueue.multiplexer.weights"
 THRESHOLDS: Final = "decay-scheduler.thresholds"
 RESPONSE_TIMES: Final = "decay-scheduler.backoff.responsetime.thresholds"
-# Hadoop's deprecated keys and their new names. If both are set, the deprecated key applies.
-DEPRECATED: Final[Mapping[str, str]] = {
-    "faircallqueue.priority-levels": LEVELS,
-    "faircallqueue.decay-scheduler.period-ms": "decay-scheduler.period-ms",
-    "faircallqueue.decay-scheduler.decay-factor": "decay-scheduler.decay-factor",
-    "faircallqueue.decay-scheduler.thresholds": THRESHOLDS,
-}
-
-_OWN_FUNCTION: Final = re.compile(r"(?P<module>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):(?P<function>[A-Za-z_]\w*)", re.ASCII)
-_HADOOP: Final = "org.apache.hadoop.ipc."
-_CLASSES: Final[Mapping[str, Enum]] = {
-    f"{_HADOOP}FairCallQueue": queue.CallQueueImpl.FAIR,
-    "java.util.concurrent.LinkedBlockingQueue": queue.CallQueueImpl.FIFO,
-    "java.util.concurrent.ArrayBlockingQueue": queue.CallQueueImpl.FIFO,
-    f"{_HADOOP}DecayRpcScheduler": queue.SchedulerImpl.DECAY,
-    f"{_HADOOP}DefaultRpcScheduler": queue.SchedulerImpl.DEFAULT,
-    f"{_HADOOP}UserIdentityProvider": queue.IdentityProvider.USER,
-    f"{_HADOOP}DefaultCostProvider": queue.CostProvider.DEFAULT,
-    f"{_HADOOP}WeightedTimeCostProvider": queue.CostProvider.WEIGHTED,
-}
 DEFAULTS: Final = queue.FairCallQueue()
-
-_INT32: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
-# Durations that Hadoop accepts but the rest of the configuration file does not: other units, and no unit.
-_HADOOPS_DURATION: Final = re.compile(r"([0-9]{1,19})(ns|us|d)?", re.ASCII)
-_NS_PER_UNIT: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000, "d": 86_400_000_000_000}
-
-_E = TypeVar("_E", bound=Enum)
-
-
-def parse_implementation(value: object, choices: type[_E]) -> _E:
-    """Return the Enum member for a short word, such as ``fair``, or for the full name of one of Hadoop's classes."""
-    words = {str(choice.value): choice for choice in choices}
-    classes = {name: choice for name, choice in _CLASSES.items() if isinstance(choice, choices)}
-    found = (words | classes).get(value) if isinstance(value, str) else None
-    if found is None:
-        raise ValueError(f"must be {' or '.join(words)}, or of Hadoop's classes {' or '.join(classes)}, not {value!r}")
-    return found
-
-
-def parse_identity_provider(value: object) -> queue.IdentityProvider | queue.OwnIdentityProvider:
-    """Return the built-in identity provider with this name, or the operator's function for ``MODULE:FUNCTION``."""
-    own = _OWN_FUNCTION.fullmatch(value) if isinstance(value, str) else None
-    if own is not None:
-        return queue.OwnIdentityProvider(own["module"], own["function"])
-    try:
-        return parse_providers(value, queue.IdentityProvider)
-    except ValueError as error:
-        raise ValueError(f"{error}; or, for a function of your own, MODULE:FUNCTION") from error
-
-
-def parse_providers(value: object, choices: type[_E]) -> _E:
-    """Return the Enum member for the first name in a comma-separated list. Hadoop also uses only the first.
-
-    Raises ValueError if any name in the list is unknown.
-    """
-    names = map(str.strip, value.split(",")) if isinstance(value, str) else (value,)
-    first, *_ = (parse_implementation(name, choices) for name in names)
-    return first
-
-
-def parse_whole_numbers(value: object, *, minimum: int = 1, maximum: int = INT32_MAX) -> tuple[int, ...]:
-    """Read whole numbers from a YAML list, from comma-separated text, or from a single number.
-
-    Each number must be from ``minimum`` to ``maximum``, which is the largest int32 unless it is given.
-    """
-    return tuple(_whole(each, minimum, maximum) for each in _parts(value, "whole numbers such as 8,4,2,1"))
-
-
-def parse_per_cents(value: object) -> tuple[int, ...]:
-    """Read the shares of all cost, in per cent, at which the priority levels after the first begin.
-
-    They must ascend, from 1 to 99. Hadoop accepts any numbers, and then some levels have no user.
-    """
-    per_cents = parse_whole_numbers(value, maximum=99)
-    if any(high <= low for low, high in pairwise(per_cents)):
-        raise ValueError(f"must ascend, each above the one before, not {','.join(map(str, per_cents))}")
-    return per_cents
-
-
-def parse_turns(value: object) -> tuple[int, ...]:
-    """Read the weights that say how many requests of each priority level are served before those of the next level.
-
-    Weights below 1 are refused. Hadoop accepts them, and then serves one level for ever.
-    """
-    weights = parse_whole_numbers(value, minimum=INT32_MIN)
-    wrong = next((weight for weight in weights if weight < 1), None)
-    if wrong is not None:
-        reason = "Hadoop takes it, and then serves one level for ever"
-        raise ValueError(f"each must be a whole number from 1 to {INT32_MAX}, not {wrong}: {reason}")
-    return weights
-
-
-def parse_durations_ms(value: object) -> tuple[int, ...]:
-    """Read durations in milliseconds from a YAML list, from comma-separated text, or from a single duration.
-
-    As in Hadoop, a number without a unit is in milliseconds.
-    """
-    return tuple(_duration_ms(each) for each in _parts(value, "durations such as 10s,20s,30s,40s"))
-
-
-def parse_names(value: object) -> frozenset[str]:
-    """Read names from a YAML list or from comma-separated text. The result may be empty."""
-    parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise ValueError('must be names, such as alice,bob or [alice, "007"]')
-    return frozenset(filter(None, map(str.strip, parts)))
 
 
 def parse_max_in_flight(value: object) -> int | None:
@@ -155,25 +39,14 @@ def parse_max_in_flight(value: object) -> int | None:
 def settings(given: Mapping[str, Any]) -> queue.FairCallQueue:
     """Create the settings of a fair call queue from the values of a section, with defaults for missing keys.
 
-    The keys of ``given`` are the fields of ``FairCallQueue``, ``deprecated_…`` for Hadoop's deprecated keys, and
-    ``weight_…`` for the fields of ``CostWeights``.
+    The keys of ``given`` are the fields of ``FairCallQueue``, and ``weight_…`` for the fields of ``CostWeights``.
     """
-    # An empty list means that the key is not set.
-    own = {
-        name: value for name, value in given.items() if not name.startswith(("deprecated_", "weight_")) and value != ()
-    }
-    for name in ("levels", "period_ms", "decay_factor", "thresholds"):
-        if given.get(f"deprecated_{name}"):
-            own[name] = given[f"deprecated_{name}"]
+    own = {name: value for name, value in given.items() if not name.startswith("weight_")}
     levels = own.get("levels", DEFAULTS.levels)
     if "thresholds" in own:
         own["thresholds"] = tuple(per_cent / 100 for per_cent in own["thresholds"])
-    # Lists for a queue or a scheduler that is not in use are dropped, since they may have any length.
     if own.get("callqueue_impl") is queue.CallQueueImpl.FIFO:
         own = {"scheduler_impl": queue.SchedulerImpl.DEFAULT, "within_level": queue.WithinLevel.FIFO, **own}
-        own = _without(own, "capacity_weights", "multiplexer_weights")
-    if own.get("scheduler_impl") is queue.SchedulerImpl.DEFAULT:
-        own = _without(own, "thresholds", "backoff_responsetime_thresholds_ms")
     weights = {name.removeprefix("weight_"): value for name, value in given.items() if name.startswith("weight_")}
     # Hadoop's defaults. The lowest level begins at half of the total cost. The threshold of each other level is half
     # the threshold of the level below it.
@@ -184,46 +57,6 @@ def settings(given: Mapping[str, Any]) -> queue.FairCallQueue:
         "backoff_responsetime_thresholds_ms": tuple(10_000 * (level + 1) for level in range(levels)),
     }
     return queue.FairCallQueue(**{**by_level, **own}, cost_weights=queue.CostWeights(**weights))
-
-
-def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in names}
-
-
-def _parts(value: object, what: str) -> Sequence[object]:
-    if isinstance(value, str):
-        # As in org.apache.hadoop.util.StringUtils.getTrimmedStrings, empty elements at the end do not count.
-        text = value.strip().rstrip(", \t\r\n")
-        return re.split(r"\s*[,\n]\s*", text) if text else ()
-    if isinstance(value, list):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return (value,)
-    raise ValueError(f"must be {what}, or a list of them")
-
-
-def _whole(value: object, minimum: int, maximum: int) -> int:
-    number = int(value) if isinstance(value, str) and _INT32.fullmatch(value) else value
-    if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= maximum:
-        raise ValueError(f"each must be a whole number from {minimum} to {maximum}, not {shown(value)}")
-    return number
-
-
-def _duration_ms(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise UnitError(f"must be durations such as 10s,20s,30s,40s, not {shown(value)}")
-    text = value.strip().lower() if isinstance(value, str) else f"{value}ms"
-    found = _HADOOPS_DURATION.fullmatch(text)
-    of_hadoop_ns = int(found[1]) * _NS_PER_UNIT[found[2] or "ms"] if found else 0
-    duration_ms = of_hadoop_ns // 1_000_000 if found else parse_duration_ms(text)
-    if not 0 < duration_ms <= INT64_MAX:
-        raise UnitError(f"each must be above 0ms and at most {INT64_MAX}ms")
-    return duration_ms
-
-
-_TOO_MANY_LEVELS: Final = ", though Hadoop takes more"
-_decay_factor: Final = read.number_between(0, 1, is_open=True)
-_weight: Final = read.whole_number(0, INT32_MAX, ", the weight of this phase's time")
 
 
 # Earlier versions had these keys. The error for each says what to write instead.
@@ -241,6 +74,11 @@ _REMOVED: Final = {
     "at least; remove it",
     "decay-scheduler.average": "no longer exists: an average is the true one, no longer twice as large; remove it, and "
     "write half of decay-scheduler.backoff.responsetime.thresholds where it was hadoop",
+    "faircallqueue.priority-levels": f"is Hadoop's old name; write {LEVELS}",
+    **{
+        f"faircallqueue.{key}": f"is Hadoop's old name; write {key}"
+        for key in ("decay-scheduler.period-ms", "decay-scheduler.decay-factor", THRESHOLDS)
+    },
 }
 
 
@@ -255,40 +93,34 @@ def none_for_false(value: object) -> object:
 FAIR_CALL_QUEUE: Final = Section(
     dict,
     {
-        "callqueue.impl": Key(partial(parse_implementation, choices=queue.CallQueueImpl)),
-        "callqueue.capacity": Key(read.at_least_one, "capacity"),
-        "callqueue.capacity.weights": Key(parse_whole_numbers, "capacity_weights"),
+        "callqueue.impl": Key(read.member_of(queue.CallQueueImpl)),
+        CAPACITY: Key(read.at_least_one, "capacity"),
+        CAPACITY_WEIGHTS: Key(ListOf(read.at_least_one, needs_one=True), "capacity_weights"),
         "callqueue.within-level": Key(read.member_of(queue.WithinLevel), "within_level"),
-        "scheduler.impl": Key(partial(parse_implementation, choices=queue.SchedulerImpl)),
-        "scheduler.priority.levels": Key(read.whole_number(1, MAX_LEVELS, _TOO_MANY_LEVELS), "levels"),
-        "faircallqueue.multiplexer.weights": Key(parse_turns, "multiplexer_weights"),
+        "scheduler.impl": Key(read.member_of(queue.SchedulerImpl)),
+        LEVELS: Key(read.whole_number(1, MAX_LEVELS, ", though Hadoop takes more"), "levels"),
+        # Hadoop takes weights below 1, and then serves one level for ever.
+        MULTIPLEXER_WEIGHTS: Key(ListOf(read.at_least_one, needs_one=True), "multiplexer_weights"),
         "backoff.enable": Key(read.boolean),
-        "identity-provider.impl": Key(parse_identity_provider, "identity_provider"),
+        "identity-provider.impl": Key(read.member_of(queue.IdentityProvider), "identity_provider"),
         "identities.max": Key(
             read.or_null(read.whole_number(1, INT32_MAX, ", or null for any number")), "max_identities"
         ),
-        "cost-provider.impl": Key(partial(parse_providers, choices=queue.CostProvider), "cost_provider"),
+        "cost-provider.impl": Key(read.member_of(queue.CostProvider), "cost_provider"),
         **{
-            f"weighted-cost.{phase}": Key(_weight, f"weight_{phase}")
+            f"weighted-cost.{phase}": Key(
+                read.whole_number(0, INT32_MAX, ", the weight of this phase's time"), f"weight_{phase}"
+            )
             for phase in queue.CostWeights.__dataclass_fields__
         },
-        "decay-scheduler.period-ms": Key(read.whole_number(1, INT64_MAX), "period_ms"),
-        "decay-scheduler.decay-factor": Key(_decay_factor, "decay_factor"),
-        "decay-scheduler.thresholds": Key(parse_per_cents, "thresholds"),
+        "decay-scheduler.period-ms": Key(read.at_least_one, "period_ms"),
+        "decay-scheduler.decay-factor": Key(read.number_between(0, 1, is_open=True), "decay_factor"),
+        THRESHOLDS: Key(ListOf(read.whole_number(1, 99, ", a share of all cost in per cent")), "thresholds"),
         "decay-scheduler.utilisation-floor": Key(read.number_between(0, 1, is_open=False), "utilisation_floor"),
         "decay-scheduler.backoff.responsetime.enable": Key(read.boolean, "backoff_responsetime_enable"),
-        "decay-scheduler.backoff.responsetime.thresholds": Key(
-            parse_durations_ms, "backoff_responsetime_thresholds_ms"
-        ),
+        RESPONSE_TIMES: Key(ListOf(read.duration_ms, needs_one=True), "backoff_responsetime_thresholds_ms"),
         "decay-scheduler.metrics.top.user.count": Key(read.at_least_one, "top_user_count"),
-        "decay-scheduler.service-users": Key(parse_names, "service_users"),
-        # In a deprecated key, 0 means that the key is not set.
-        "faircallqueue.priority-levels": Key(read.whole_number(0, MAX_LEVELS, _TOO_MANY_LEVELS), "deprecated_levels"),
-        "faircallqueue.decay-scheduler.period-ms": Key(read.whole_number(0, INT64_MAX), "deprecated_period_ms"),
-        "faircallqueue.decay-scheduler.decay-factor": Key(
-            lambda value: value if value == 0 else _decay_factor(value), "deprecated_decay_factor"
-        ),
-        "faircallqueue.decay-scheduler.thresholds": Key(parse_per_cents, "deprecated_thresholds"),
+        "decay-scheduler.service-users": Key(ListOf(read.user_name, frozenset), "service_users"),
         "max_in_flight": Key(parse_max_in_flight),
         "max_in_flight.min": Key(read.at_least_one, "min_in_flight"),
         "max_in_flight.max": Key(read.at_least_one, "most_in_flight"),

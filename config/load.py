@@ -48,7 +48,6 @@ CHECKS_OF_NOW: Final[tuple[Check, ...]] = (quota_checks.warn_of_expired,)
 CHECKS_OF_FILES: Final[tuple[Check, ...]] = (
     check_files,
     check_token_file,
-    fair_call_queue_checks.check_identity_functions,
 )
 
 
@@ -69,7 +68,7 @@ def load(path: str | Path, *, reads_files: bool = True) -> Loaded:
     """Read and check a configuration file. Raises ConfigError with all faults if the file is not valid.
 
     This takes about 0.4 s for 10,000 rules, so do not call it in the thread of an event loop. If ``reads_files``, the
-    certificates, keys, token and Python functions that the file names are checked as well.
+    certificates, keys and token that the file names are checked as well.
     """
     return load_read(read(path), file=str(path), reads_files=reads_files)
 

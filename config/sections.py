@@ -16,7 +16,6 @@ from kafka_quota_proxy.config.spelling import nearest
 # Turns a value from YAML into a value of ``config.model``, or raises ValueError with the remedy.
 Read = Callable[[object], Any]
 _LONGEST_SHOWN: Final = 60
-_HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")
 
 
 class TextWantedError(ValueError):
@@ -254,18 +253,14 @@ class SectionReader:
         return f'must be {error.expected}; YAML reads {text} as {kind}, so quote it: "{text}"'
 
     def _unknown_key(self, key: str, section: Section) -> str:
-        own = _HADOOPS_PREFIX.sub("", key)
-        if own in section.removed:
-            return section.removed[own]
-        sections = dict(self._root.within())
-        if own != key and own in sections["fair_call_queue",].keys:
-            return f"has Hadoop's prefix with a port; write {own} under fair_call_queue"
+        if key in section.removed:
+            return section.removed[key]
         # The usual mistakes are underscores and capitals: client_id, maxThrottleTime.
         plain = {_plain(name): name for name in section.keys}
         near = nearest(_plain(key), plain)
         if near is not None:
             return f"unknown key; did you mean {plain[near]}?"
-        for path, other in sections.items():
+        for path, other in self._root.within():
             if key in other.keys:
                 place = f"under {'.'.join(path)}" if path else "to the top of the file"
                 return f"unknown key; it belongs {place}"

@@ -13,29 +13,26 @@ from kafka_quota_proxy.config.fair_call_queue import (
 )
 from kafka_quota_proxy.config.load import load, load_bytes
 from kafka_quota_proxy.config.model import Listener
-from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
-from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from tests.config.test_load import LISTENERS, faults, loaded
 from tests.support.cases import each_case
 
-# The keys in the table of Hadoop's guide, and the keys that only Hadoop's code has, but for the failover.
+# The keys in the table of Hadoop's guide.
 HADOOPS_KEYS = {
     "backoff.enable": "true",
-    "callqueue.impl": "org.apache.hadoop.ipc.FairCallQueue",
-    "callqueue.capacity.weights": "1,2,3",
-    "scheduler.impl": "org.apache.hadoop.ipc.DecayRpcScheduler",
+    "callqueue.impl": "fair",
+    "callqueue.capacity.weights": "[1, 2, 3]",
+    "scheduler.impl": "decay",
     "scheduler.priority.levels": "3",
-    "faircallqueue.multiplexer.weights": "30,20,10",
-    "identity-provider.impl": "org.apache.hadoop.ipc.UserIdentityProvider",
-    "cost-provider.impl": "org.apache.hadoop.ipc.WeightedTimeCostProvider",
+    "faircallqueue.multiplexer.weights": "[30, 20, 10]",
+    "identity-provider.impl": "user",
+    "cost-provider.impl": "weighted",
     "decay-scheduler.period-ms": "1000",
     "decay-scheduler.decay-factor": "0.25",
-    "decay-scheduler.thresholds": "20,40",
+    "decay-scheduler.thresholds": "[20, 40]",
     "decay-scheduler.backoff.responsetime.enable": "true",
-    "decay-scheduler.backoff.responsetime.thresholds": "1s,2000,3s",
+    "decay-scheduler.backoff.responsetime.thresholds": "[1s, 2000ms, 3s]",
     "decay-scheduler.metrics.top.user.count": "5",
-    "decay-scheduler.service-users": "hdfs, hive",
+    "decay-scheduler.service-users": "[hdfs, hive]",
     "weighted-cost.lockshared": "11",
     "weighted-cost.lockexclusive": "12",
     "weighted-cost.handler": "13",
@@ -132,15 +129,15 @@ def test_every_key_reaches_the_model() -> None:
     )
 
 
-def test_hadoops_worked_example_is_accepted_unchanged() -> None:
+def test_hadoops_worked_example_is_accepted() -> None:
     found = queue(
         """\
-callqueue.impl: org.apache.hadoop.ipc.FairCallQueue
-callqueue.capacity.weights: 7,3
-scheduler.impl: org.apache.hadoop.ipc.DecayRpcScheduler
+callqueue.impl: fair
+callqueue.capacity.weights: [7, 3]
+scheduler.impl: decay
 scheduler.priority.levels: 2
-faircallqueue.multiplexer.weights: 99,1
-decay-scheduler.thresholds: 90"""
+faircallqueue.multiplexer.weights: [99, 1]
+decay-scheduler.thresholds: [90]"""
     )
 
     assert found == FairCallQueue(
@@ -155,19 +152,13 @@ decay-scheduler.thresholds: 90"""
 def test_the_example_shows_the_defaults() -> None:
     text = Path("config/example.yaml").read_text(encoding="utf-8")
     lines = text[text.index("# fair_call_queue:\n") :].splitlines()
-    section = [
-        line.removeprefix("# ")
-        for line in lines[
-            : lines.index("# Older names that Hadoop still takes, and that win: faircallqueue.priority-levels,")
-        ]
-    ]
+    section = [line.removeprefix("# ") for line in lines[: lines.index("")]]
 
     found = load_bytes((LISTENERS + "\n".join(section) + "\n").encode(), file="f.yaml")
 
     assert len(section) > 30
-    # A key is kept even if it has no effect with the other keys. Thresholds are whole per cents in a file.
-    assert {warning.key.split(".")[1] for warning in found.warnings} == {"weighted-cost"}
-    assert found.config.listeners[0].fair_call_queue == queue("decay-scheduler.thresholds: 13,25,50")
+    # Thresholds are whole per cents in a file.
+    assert found.config.listeners[0].fair_call_queue == queue("decay-scheduler.thresholds: [13, 25, 50]")
 
 
 def test_a_listener_has_the_queue_of_the_file_its_own_or_none() -> None:
@@ -191,104 +182,57 @@ def test_false_in_the_file_means_no_queue() -> None:
     assert loaded(f"{LISTENERS}fair_call_queue: false\n").config.listeners[0].fair_call_queue is None
 
 
-@each_case(
-    "old, name, value",
-    [
-        ("faircallqueue.priority-levels: 2", "levels", 2),
-        ("faircallqueue.decay-scheduler.period-ms: 200", "period_ms", 200),
-        ("faircallqueue.decay-scheduler.decay-factor: 0.75", "decay_factor", 0.75),
-        ("faircallqueue.decay-scheduler.thresholds: 10,20,30", "thresholds", (0.1, 0.2, 0.3)),
-    ],
-)
-def test_an_older_key_wins_and_warns_as_in_hadoop(old: str, name: str, value: object) -> None:
-    news = "scheduler.priority.levels: 4\ndecay-scheduler.period-ms: 1\ndecay-scheduler.decay-factor: 0.1"
-    section = f"{news}\ndecay-scheduler.thresholds: 1,2,3\n{old}"
-    if name == "levels":
-        section = f"scheduler.priority.levels: 4\n{old}"
-
-    (warning,) = warnings(section)
-
-    assert getattr(queue(section), name) == value
-    assert "warning: is Hadoop's old name and overrides" in warning
-
-
-def test_an_older_key_is_a_warning_with_its_new_name() -> None:
-    (warning,) = warnings("faircallqueue.decay-scheduler.period-ms: 200")
-
-    assert warning == (
-        "f.yaml:3: fair_call_queue.faircallqueue.decay-scheduler.period-ms: warning: is Hadoop's old name; "
-        "write decay-scheduler.period-ms"
-    )
-
-
-@each_case(
-    "old",
-    [
-        "faircallqueue.priority-levels",
-        "faircallqueue.decay-scheduler.period-ms",
-        "faircallqueue.decay-scheduler.decay-factor",
-    ],
-)
-def test_an_older_key_of_0_is_not_set(old: str) -> None:
-    assert queue(f"{old}: 0") == FairCallQueue()
-    assert warnings(f"{old}: 0") == []
-
-
 # -- faults --
 
 
 @each_case(
     "section, fault",
     [
-        (
-            "callqueue.impl: MyQueue",
-            "callqueue.impl: must be fair or fifo, or of Hadoop's classes org.apache.hadoop.ipc.",
-        ),
-        ("scheduler.impl: lottery", "scheduler.impl: must be decay or default, or of Hadoop's classes"),
-        ("identity-provider.impl: group", "must be user or user-client-id, or of Hadoop's classes"),
-        ("cost-provider.impl: 1", "must be default or weighted or traffic, or of Hadoop's classes"),
+        ("callqueue.impl: org.apache.hadoop.ipc.FairCallQueue", "callqueue.impl: must be fair or fifo, not 'org."),
+        ("scheduler.impl: lottery", "scheduler.impl: must be decay or default, not 'lottery'"),
+        ("identity-provider.impl: own_identities:team_of", "must be user or user-client-id, not 'own_identities"),
+        ("cost-provider.impl: 1", "must be default, weighted or traffic"),
         ("scheduler.priority.levels: 0", "scheduler.priority.levels: must be a whole number from 1 to 100"),
         ("scheduler.priority.levels: 101", "must be a whole number from 1 to 100, though Hadoop takes more"),
         ("callqueue.capacity: 0", "callqueue.capacity: must be a whole number from 1"),
-        ("callqueue.capacity.weights: 1,2,3", "capacity.weights: has 3 weights; give 4, one for each level"),
-        ("callqueue.capacity.weights: 1,0,1,1", "each must be a whole number from 1 to 2147483647, not '0'"),
+        ("callqueue.capacity.weights: 1,2,3,4", "capacity.weights: must be a list, not text"),
+        ("callqueue.capacity.weights: []", "capacity.weights: is empty; give at least one element"),
+        ("callqueue.capacity.weights: [1, 2, 3]", "capacity.weights: has 3 weights; give 4, one for each level"),
+        ("callqueue.capacity.weights: [1, 0, 1, 1]", "must be a whole number from 1 to 2147483647"),
         ("callqueue.capacity: 3", "callqueue.capacity: 3, divided by 1,1,1,1, leaves 1 of 4 levels without a place"),
         (
-            "{callqueue.capacity: 4, callqueue.capacity.weights: '7,3,1,1'}",
+            "{callqueue.capacity: 4, callqueue.capacity.weights: [7, 3, 1, 1]}",
             "callqueue.capacity: 4, divided by 7,3,1,1, leaves 2 of 4 levels without a place; "
             "give callqueue.capacity of 12 or more, or more even weights",
         ),
         (
-            "callqueue.capacity.weights: 100000,1,1,1",
+            "callqueue.capacity.weights: [100000, 1, 1, 1]",
             "callqueue.capacity.weights: 1024, divided by 100000,1,1,1, leaves 3 of 4 levels without a place",
         ),
-        ("faircallqueue.multiplexer.weights: 3", "multiplexer.weights: has 1 weight; give 4, one for each level"),
-        ("faircallqueue.multiplexer.weights: [3, 0, 1, 1]", "each must be a whole number from 1 to 2147483647, not 0"),
+        ("faircallqueue.multiplexer.weights: [3]", "multiplexer.weights: has 1 weight; give 4, one for each level"),
+        ("faircallqueue.multiplexer.weights: [3, 0, 1, 1]", "must be a whole number from 1 to 2147483647"),
         ("decay-scheduler.period-ms: 0", "decay-scheduler.period-ms: must be a whole number from 1"),
         ("decay-scheduler.period-ms: 5s", "must be a whole number from 1"),
         ("decay-scheduler.decay-factor: 0", "decay-factor: must be a number above 0 and below 1, such as 0.5"),
         ("decay-scheduler.decay-factor: 1", "must be a number above 0 and below 1"),
         ("decay-scheduler.decay-factor: .nan", "must be a number above 0 and below 1"),
         ("decay-scheduler.decay-factor: half", "must be a number above 0 and below 1"),
-        ("decay-scheduler.thresholds: 13,25", "thresholds: has 2 thresholds; give 3, one for each level but the last"),
-        ("decay-scheduler.thresholds: 13,25,100", "thresholds: each must be a whole number from 1 to 99, not '100'"),
-        ("decay-scheduler.thresholds: 0.125,0.25,0.5", "each must be a whole number from 1 to 99, not '0.125'"),
-        ("decay-scheduler.thresholds: 13,13,50", "must ascend, each above the one before, not 13,13,50"),
-        ("decay-scheduler.thresholds: 50,25,13", "must ascend"),
+        ("decay-scheduler.thresholds: [13, 25]", "has 2 thresholds; give 3, one for each level but the last"),
+        ("decay-scheduler.thresholds: [13, 25, 100]", "thresholds[2]: must be a whole number from 1 to 99, a share"),
+        ("decay-scheduler.thresholds: [0.125, 25, 50]", "thresholds[0]: must be a whole number from 1 to 99"),
+        ("decay-scheduler.thresholds: [13, 13, 50]", "must ascend, each above the one before, not [13, 13, 50]"),
         (
-            "decay-scheduler.backoff.responsetime.thresholds: 10s",
+            "decay-scheduler.backoff.responsetime.thresholds: [10s]",
             "responsetime.thresholds: has 1 duration; give 4, one for each level",
         ),
-        ("decay-scheduler.backoff.responsetime.thresholds: 10s,0s,1s,1s", "each must be above 0"),
-        ("decay-scheduler.backoff.responsetime.thresholds: soon", "'soon' is not a duration"),
+        ("decay-scheduler.backoff.responsetime.thresholds: [10s, 0s, 1s, 1s]", "must be above 0"),
+        ("decay-scheduler.backoff.responsetime.thresholds: [1s, 2s, 3s, soon]", "'soon' is not a duration"),
         ("decay-scheduler.metrics.top.user.count: 0", "must be a whole number from 1"),
-        ("decay-scheduler.service-users: 7", "must be names, such as alice,bob"),
+        ("decay-scheduler.service-users: [7]", "must be a user's name; YAML reads 7 as a number, so quote it"),
         ("decay-scheduler.utilisation-floor: 1.1", "must be a number from 0 to 1"),
         ("identities.max: 0", "must be a whole number from 1 to 2147483647, or null for any number"),
         ("callqueue.within-level: lifo", "must be fifo or round-robin, not 'lifo'"),
         ("weighted-cost.lockshared: -1\ncost-provider.impl: weighted", "lockshared: must be a whole number from 0"),
-        ("faircallqueue.multiplexer.weights: 3,0,1,1", "Hadoop takes it, and then serves one level for"),
-        ("decay-scheduler.thresholds: 0,25,50", "thresholds: each must be a whole number from 1 to 99, not '0'"),
         ("backoff.enable: 'true'", "must be true or false (without quotes)"),
         ("max_in_flight: 0", "must be adaptive, or a whole number from 1"),
         ("max_in_flight: 8\nmax_in_flight.min: 4", "max_in_flight.min: belongs to max_in_flight: adaptive"),
@@ -296,9 +240,7 @@ def test_an_older_key_of_0_is_not_set(old: str) -> None:
         ("max_in_flight.min: 501", "max_in_flight.min: the least, 501, is above the most, 500"),
         ("max_in_flight.max: 3", "max_in_flight.max: the least, 4, is above the most, 3"),
         ("callqueue.capasity: 3", "unknown key; did you mean callqueue.capacity?"),
-        ("ipc.8020.backoff.enable: true", "has Hadoop's prefix with a port; write backoff.enable"),
-        ("ipc.backoff.enable: true", "has Hadoop's prefix"),
-        ("callqueue.impl: null", "callqueue.impl: must be fair or fifo"),
+        ("callqueue.impl: null", "callqueue.impl: has no value; write fair or fifo"),
     ],
 )
 def test_a_faulty_section_is_refused(section: str, fault: str) -> None:
@@ -322,6 +264,8 @@ def test_a_faulty_section_is_refused(section: str, fault: str) -> None:
         ("decay-scheduler.backoff.responsetime.inclusive", "true", "a lower decay-scheduler.backoff.responsetime."),
         ("decay-scheduler.backoff.responsetime.min-calls", "1", "10 answers in a period"),
         ("decay-scheduler.average", "hadoop", "write half of decay-scheduler.backoff.responsetime.thresholds"),
+        ("faircallqueue.priority-levels", "2", "write scheduler.priority.levels"),
+        ("faircallqueue.decay-scheduler.thresholds", "[1]", "write decay-scheduler.thresholds"),
     ],
 )
 def test_a_removed_key_is_one_fault_that_says_what_to_write(key: str, value: str, advice: str) -> None:
@@ -329,26 +273,6 @@ def test_a_removed_key_is_one_fault_that_says_what_to_write(key: str, value: str
 
     assert found.startswith(f"f.yaml:3: fair_call_queue.{key}: ")
     assert advice in found
-
-
-def test_a_removed_key_with_hadoops_prefix_has_the_same_fault() -> None:
-    assert "has no counterpart in Kafka" in only_fault("ipc.8020.callqueue.overflow.trigger.failover: true")
-
-
-@each_case(
-    "section, fault",
-    [
-        ("faircallqueue.priority-levels: -1", "must be a whole number from 0 to 100"),
-        ("faircallqueue.decay-scheduler.decay-factor: 1.5", "must be a number above 0 and below 1"),
-        ("faircallqueue.decay-scheduler.period-ms: -5", "must be a whole number from 0"),
-        ("faircallqueue.decay-scheduler.thresholds: 9,8,7", "must ascend"),
-    ],
-)
-def test_an_older_key_is_validated_like_the_new_one(section: str, fault: str) -> None:
-    refused, warning = sorted(faults(with_section(section)), key=lambda each: "warning: " in each)
-
-    assert fault in refused
-    assert "is Hadoop's old name" in warning
 
 
 @each_case("value", ["true", "", "fair", "[]", "4"])
@@ -383,16 +307,8 @@ def test_faults_of_a_listeners_own_queue_have_their_lines() -> None:
     ]
 
 
-def test_the_older_key_of_levels_sets_the_length_of_lists() -> None:
-    section = "faircallqueue.priority-levels: 2\nscheduler.priority.levels: 3\ndecay-scheduler.thresholds: 10,20"
-
-    (fault,) = [fault for fault in faults(with_section(section)) if "warning" not in fault]
-
-    assert "has 2 thresholds; give 1" in fault
-
-
 def test_faulty_levels_do_not_lead_to_faults_of_lists() -> None:
-    assert "from 1 to 100" in only_fault("scheduler.priority.levels: many\ndecay-scheduler.thresholds: 10,20")
+    assert "from 1 to 100" in only_fault("scheduler.priority.levels: many\ndecay-scheduler.thresholds: [10, 20]")
 
 
 def test_listeners_in_front_of_one_broker_share_its_queue() -> None:
@@ -412,74 +328,15 @@ fair_call_queue: {}
     ]
 
 
-# -- defaults --
+def test_backoff_by_response_time_alone_is_a_warning() -> None:
+    assert warnings("decay-scheduler.backoff.responsetime.enable: true") == [
+        "f.yaml:3: fair_call_queue.decay-scheduler.backoff.responsetime.enable: warning: has no effect without "
+        "backoff.enable: true"
+    ]
 
 
-@each_case(
-    "section, expected",
-    [
-        ("decay-scheduler.thresholds: ''", {"thresholds": (0.125, 0.25, 0.5)}),
-        ("decay-scheduler.thresholds: 13,25,50,", {"thresholds": (0.13, 0.25, 0.5)}),
-        ("callqueue.capacity.weights: ''", {"capacity_weights": (1, 1, 1, 1)}),
-        ("faircallqueue.multiplexer.weights: ''", {"multiplexer_weights": (8, 4, 2, 1)}),
-        (
-            "decay-scheduler.backoff.responsetime.thresholds: ''",
-            {"backoff_responsetime_thresholds_ms": (10_000, 20_000, 30_000, 40_000)},
-        ),
-        ("decay-scheduler.period-ms: 9000000000", {"period_ms": 9_000_000_000}),
-        ("callqueue.impl: java.util.concurrent.ArrayBlockingQueue", {"callqueue_impl": CallQueueImpl.FIFO}),
-        ("{callqueue.impl: fifo, callqueue.capacity: 3}", {"capacity": 3}),
-        ("{callqueue.impl: fifo, faircallqueue.multiplexer.weights: '9'}", {"multiplexer_weights": (8, 4, 2, 1)}),
-        ("{scheduler.impl: default, decay-scheduler.thresholds: '9'}", {"thresholds": (0.125, 0.25, 0.5)}),
-        (
-            "{scheduler.impl: default, decay-scheduler.backoff.responsetime.thresholds: '9'}",
-            {"backoff_responsetime_thresholds_ms": (10_000, 20_000, 30_000, 40_000)},
-        ),
-    ],
-)
-def test_settings_that_hadoop_accepts_are_accepted(section: str, expected: dict[str, object]) -> None:
-    found = queue(section)
-
-    assert {name: getattr(found, name) for name in expected} == expected
-    DecayScheduler(found, now_ms=0)
-    Dispatcher(found, FixedLimit(1))
-
-
-def test_first_of_several_providers_counts_as_in_hadoop() -> None:
-    ours, hadoops = "traffic", "org.apache.hadoop.ipc.DefaultCostProvider"
-
-    (warning,) = warnings(f"cost-provider.impl: '{ours}, {hadoops}'")
-
-    assert queue(f"cost-provider.impl: '{ours}, {hadoops}'").cost_provider is CostProvider.TRAFFIC
-    assert warning.endswith(
-        "cost-provider.impl: warning: has several values, of which only the first counts; write only that one"
-    )
-    assert "not 'nobody'" in only_fault("identity-provider.impl: user,nobody")
-
-
-# -- keys without effect --
-
-
-@each_case(
-    "section, key, needed",
-    [
-        ("decay-scheduler.backoff.responsetime.enable: true", "decay-scheduler.backoff", "backoff.enable: true"),
-        ("weighted-cost.queue: 1", "weighted-cost.queue", "cost-provider.impl: weighted"),
-        ("{scheduler.impl: default, decay-scheduler.period-ms: 9}", "decay-scheduler.period", "scheduler.impl: decay"),
-        ("{callqueue.impl: fifo, callqueue.capacity.weights: '9,1,1,1'}", "callqueue.cap", "callqueue.impl: fair"),
-        ("{callqueue.impl: fifo, faircallqueue.multiplexer.weights: '9'}", "faircallqueue.m", "callqueue.impl: fair"),
-        ("{callqueue.impl: fifo, decay-scheduler.period-ms: 9}", "decay-scheduler.period", "scheduler.impl: decay"),
-    ],
-)
-def test_a_key_without_effect_is_a_warning(section: str, key: str, needed: str) -> None:
-    (warning,) = warnings(section)
-
-    assert warning.startswith(f"f.yaml:3: fair_call_queue.{key}")
-    assert warning.endswith(f"warning: has no effect without {needed}")
-
-
-def test_a_plain_queue_with_the_decay_scheduler_is_no_warning() -> None:
-    assert warnings("{callqueue.impl: fifo, scheduler.impl: decay, decay-scheduler.period-ms: 9}") == []
+def test_a_plain_queue_needs_no_place_for_each_level() -> None:
+    assert queue("{callqueue.impl: fifo, callqueue.capacity: 3}").capacity == 3
 
 
 def test_the_listener_of_the_example_has_no_queue() -> None:

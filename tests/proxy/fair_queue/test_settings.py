@@ -1,8 +1,6 @@
 """Tests how options are made from the settings of the fair call queue."""
 
-import sys
 from dataclasses import fields
-from types import ModuleType
 
 import pytest
 
@@ -11,13 +9,12 @@ from kafka_quota_proxy.config.fair_call_queue import (
     CostWeights,
     FairCallQueue,
     IdentityProvider,
-    OwnIdentityProvider,
 )
 from kafka_quota_proxy.config.principals import Fold
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, VegasLimit
 from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, Phases
-from kafka_quota_proxy.proxy.fair_queue.settings import UNKNOWN, cost, identities, limit
+from kafka_quota_proxy.proxy.fair_queue.settings import cost, identities, limit
 
 FETCH = CompletedRequest(ApiKey.FETCH, queue_us=3, elapsed_us=12, service_us=7, response_bytes=100)
 PRODUCE = FETCH._replace(api_key=ApiKey.PRODUCE)
@@ -77,21 +74,3 @@ def test_an_identity_is_the_folded_user_or_an_address(provider: IdentityProvider
     identity = identities(FairCallQueue(identity_provider=provider, fold=APPS))
 
     assert [identity(principal, "etl", "10.0.0.7") for principal in ("app-etl-7", "alice", "ANONYMOUS")] == found
-
-
-def test_the_operators_function_is_called_once_with_the_folded_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str, str]] = []
-    module = ModuleType("own_identities")
-
-    def team_of(user: str, client_id: str, host: str) -> object:
-        asked.append((user, client_id, host))
-        return {"app-etl": "data", "alice": None}.get(user, 7)
-
-    vars(module)["team_of"] = team_of
-    monkeypatch.setitem(sys.modules, "own_identities", module)
-    identity = identities(FairCallQueue(identity_provider=OwnIdentityProvider("own_identities", "team_of"), fold=APPS))
-
-    found = [identity(principal, "etl", "10.0.0.7") for principal in ("app-etl-7", "app-etl-7", "alice", "bob")]
-
-    assert found == ["data", "data", UNKNOWN, UNKNOWN]
-    assert asked == [("app-etl", "etl", "10.0.0.7"), ("alice", "etl", "10.0.0.7"), ("bob", "etl", "10.0.0.7")]
