@@ -1,17 +1,12 @@
 """Checks ``quotas_from``, ``store``, ``usage_log``, and the settings of the Kafka clients that the proxy itself runs.
 
-These checks find keys that need or exclude each other, addresses that lead to this proxy or to no broker, and
-administrators who could be anybody or can change nothing.
+These checks find keys that need or exclude each other, and administrators who could be anybody or can change nothing.
 """
 
-import socket
 from collections.abc import Iterator
 from typing import Final
 
-from kafka_quota_proxy.config.addresses import is_any, leads_to, without_final_dot
-from kafka_quota_proxy.config.document import Document, Finding, Location, error, warning
-from kafka_quota_proxy.config.listener_checks import servers_of
-from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.config.document import Document, Finding, error, warning
 from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
 from kafka_quota_proxy.config.sections import Part
 from kafka_quota_proxy.config.security import SecurityProtocol
@@ -40,13 +35,6 @@ def clients_of(top: Part) -> list[Part]:
     return [client for path in _CLIENTS if (client := top.find(*path)) is not None]
 
 
-def _servers(client: Part, document: Document) -> Iterator[tuple[Location, Address]]:
-    """Yield each broker of a client with the location of the key that names it."""
-    # The file may have the text kafka://HOST:PORT/TOPIC in place of this section.
-    at = client.at[:1] if document.text(client.at[:1]) else (*client.at, "bootstrap_servers")
-    yield from ((at, server) for server in client.get("bootstrap_servers") or ())
-
-
 def _check_clients(top: Part, _: Document) -> Iterator[Finding]:
     for client in clients_of(top):
         at = client.at
@@ -69,56 +57,12 @@ def _check_clients(top: Part, _: Document) -> Iterator[Finding]:
             yield error((*at, "ssl_certfile"), "is missing; ssl_keyfile has no effect without it")
 
 
-def _warn_of_any_address(top: Part, document: Document) -> Iterator[Finding]:
-    """Warn of 0.0.0.0 or [::] as a broker. Some systems then connect to this machine, others fail."""
-    places = [place for listener in top.parts("listeners") for place in servers_of(listener)]
-    places += [place for client in clients_of(top) for place in _servers(client, document)]
-    for at, server in places:
-        if is_any(server.host):
-            own = f"127.0.0.1:{server.port}"
-            yield warning(at, f"{server} is the address of no broker; for one on this machine write {own}")
-
-
 def _check_quotas_from(top: Part, _: Document) -> Iterator[Finding]:
     section = top.find(*_QUOTAS_FROM)
     if section is not None and "kafka" not in section and "broker" not in section:
         yield error(_QUOTAS_FROM, "names no topic; give kafka, with bootstrap_servers and topic, or broker")
     if section is not None and "kafka" in section and "broker" in section:
         yield error((*_QUOTAS_FROM, "broker"), "cannot be given with kafka; remove one of them")
-
-
-def _warn_of_own_address(top: Part, document: Document) -> Iterator[Finding]:
-    """Warn if the proxy would read quotas through itself, which fails, as it reads them before it serves clients."""
-    for client in clients_of(top):
-        if client.at[0] not in (*_QUOTAS_FROM, *_STORE):
-            continue
-        what = "quotas" if client.at[-1] == "broker" else "topic"
-        for at, server in _servers(client, document):
-            listener = next((one for one in top.parts("listeners") if _leads_here(server, one)), None)
-            if listener is not None:
-                line = document.line((*listener.at, "bind"))
-                message = f"{server} is bound by this proxy in line {line}, which reads the {what} before it serves"
-                message += " a client; name a listener of the brokers that has no proxy in front"
-                yield warning(at, message)
-
-
-def _leads_here(server: Address, listener: Part) -> bool:
-    bind, name = listener.get("bind"), listener.get("advertised_host")
-    if bind is None or leads_to(server, bind):
-        return bind is not None
-    names = (name, socket.gethostname()) if is_any(bind.host) else (name,)
-    return server.port == bind.port and without_final_dot(server.host) in map(without_final_dot, filter(None, names))
-
-
-def _warn_of_plaintext(top: Part, document: Document) -> Iterator[Finding]:
-    """Warn if the proxy would ask brokers for quotas in plaintext, although a listener has ``upstream_tls``."""
-    broker = top.find("quotas_from", "broker")
-    if broker is None or {"bootstrap_servers", "security_protocol"} & broker.keys():
-        return
-    at = next(((*one.at, "upstream_tls") for one in top.parts("listeners") if "upstream_tls" in one), None)
-    if at is not None:
-        message = f"the brokers are asked in plaintext, and upstream_tls in line {document.line(at)} says that they"
-        yield warning(_QUOTAS_FROM, f"{message} speak TLS; write broker: {{security_protocol: SSL, ssl_cafile: ...}}")
 
 
 def _check_admins(top: Part, document: Document) -> Iterator[Finding]:
@@ -182,10 +126,7 @@ def _check_usage_log(top: Part, _: Document) -> Iterator[Finding]:
 
 CHECKS: Final = (
     _check_clients,
-    _warn_of_any_address,
     _check_quotas_from,
-    _warn_of_own_address,
-    _warn_of_plaintext,
     _check_admins,
     _check_store,
     _check_usage_log,

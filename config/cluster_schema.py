@@ -57,9 +57,7 @@ def _replication(
     both_replicas: Mapping[str, ThrottledReplicas] | None = None,
     **given: Any,  # noqa: ANN401 - fields of model.Replication, as in the functions below
 ) -> model.Replication:
-    if both_replicas is not None:
-        given["leader_replicas"] = given["follower_replicas"] = both_replicas
-    return model.Replication(**given)
+    return model.Replication(**given, leader_replicas=both_replicas, follower_replicas=both_replicas)
 
 
 def _around_client(build: Callable[..., Any], own: str) -> Callable[..., Any]:
@@ -118,20 +116,23 @@ _BROKER: Final = {**_CLIENT, "every": Key(read.poll_interval_ms, "every_ms")}
 _QUOTA_TOPIC: Final = Section(_around_client(model.QuotasFrom, "topic"), _TOPIC)
 _REPLICAS: Final = MappingOf(read.topic_name, _replicas, "topics", '{orders: "0:101,1:102"}')
 
+_ONE_LIST: Final = "no longer exists; write throttled.replicas, or from_cluster: true for a list of each side"
 REPLICATION: Final = Section(
     _replication,
     {
         "leader.replication.throttled.rate": Key(_REPLICATION_RATE, "leader_rate"),
         "follower.replication.throttled.rate": Key(_REPLICATION_RATE, "follower_rate"),
         "throttled.replicas": Key(_REPLICAS, "both_replicas"),
-        "leader.replication.throttled.replicas": Key(_REPLICAS, "leader_replicas"),
-        "follower.replication.throttled.replicas": Key(_REPLICAS, "follower_replicas"),
         "from_cluster": Key(read.boolean),
         "poll_interval": Key(read.poll_interval_ms, "poll_interval_ms"),
         "lease": Key(read.or_null(read.positive_duration(_LEASE)), "lease_ms", null=_LEASE),
         "admin_client": Key(Section(model.AdminClient, _CLIENT)),
     },
-    removed={"paths": "no longer exists: rates are of each leader and of each follower; remove it"},
+    removed={
+        "paths": "no longer exists: rates are of each leader and of each follower; remove it",
+        "leader.replication.throttled.replicas": _ONE_LIST,
+        "follower.replication.throttled.replicas": _ONE_LIST,
+    },
 )
 USAGE_LOG: Final = Section(
     _usage_log,

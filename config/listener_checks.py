@@ -1,15 +1,10 @@
-"""Checks ``listeners`` for names, addresses and ports that clash, and for TLS settings that do not fit together.
-
-Also warns of listeners that may lead to the same broker under different addresses. Clients of such listeners share the
-quotas at that broker, which the operator may not expect. The running proxy learns from the brokers whether two
-addresses belong to one broker, but this check warns before the start.
-"""
+"""Checks ``listeners`` for names, addresses and ports that clash, and for TLS settings that do not fit together."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from kafka_quota_proxy.config.addresses import default_broker_ports, is_any, leads_to, same_host, share_host
-from kafka_quota_proxy.config.document import Document, Finding, Location, error, warning
+from kafka_quota_proxy.config.addresses import default_broker_ports, is_any, leads_to, share_host
+from kafka_quota_proxy.config.document import Document, Finding, Location, error
 from kafka_quota_proxy.config.model import BROKER_PORTS, Address, Shaping
 from kafka_quota_proxy.config.sections import Part
 from kafka_quota_proxy.config.security import ClientAuth
@@ -161,49 +156,3 @@ CHECKS: Final = (
     _check_tls,
     _check_shared_upstreams,
 )
-
-
-class _Upstream(NamedTuple):
-    """The servers to which a listener leads: the addresses under its key ``upstream`` or ``bootstrap_servers``."""
-
-    at: Location  # of the listener
-    key: str  # upstream or bootstrap_servers
-    servers: tuple[Address, ...]
-
-
-def check_one_broker(top: Part, document: Document) -> Iterator[Finding]:
-    """Warn of each listener that may lead to the same broker as an earlier one: with the same host name and port."""
-    before: list[_Upstream] = []
-    for upstream in _upstreams(top):
-        for other in before:
-            found = _shared(upstream, other)
-            if found is not None:
-                yield _shares(upstream, other, document.line(other.at), *found)
-                break
-        before.append(upstream)
-
-
-def _upstreams(top: Part) -> Iterator[_Upstream]:
-    for listener in top.parts("listeners"):
-        if upstream := listener.get("upstream"):
-            yield _Upstream(listener.at, "upstream", (upstream,))
-        if servers := listener.get("bootstrap_servers"):
-            yield _Upstream(listener.at, "bootstrap_servers", servers)
-
-
-def _shared(one: _Upstream, other: _Upstream) -> tuple[Address, Address] | None:
-    """Return two servers, one of each upstream, that may be the same broker, or None if there are none."""
-    if one.key == other.key and set(one.servers) == set(other.servers):
-        return None
-    pairs = ((server, same) for server in one.servers for same in other.servers if server.port == same.port)
-    return next((pair for pair in pairs if same_host(pair[0].host, pair[1].host)), None)
-
-
-def _shares(one: _Upstream, other: _Upstream, line: int, server: Address, same: Address) -> Finding:
-    what = f"{server} may be the broker at {same}" if server != same else f"{server} stands"
-    if one.key != other.key:
-        advice = "if the log says that the broker is not known, give node_id with upstream"
-    else:
-        advice = "write it alike in both" if one.key == "upstream" else "write the same servers in both"
-    message = f"{what} in line {line}: both listeners then share its quotas, and the shaping of that line holds"
-    return warning((*one.at, one.key), f"{message}; {advice}")

@@ -13,17 +13,15 @@ from kafka_quota_proxy.config import (
     fair_call_queue_checks,
     listener_checks,
     replication_checks,
+    rule_reach_checks,
     weak_limit_checks,
 )
-from kafka_quota_proxy.config import rule_reach_checks as quota_checks
 from kafka_quota_proxy.config.addresses import default_broker_ports
 from kafka_quota_proxy.config.document import Document, Finding, fault_at, parse
 from kafka_quota_proxy.config.errors import Fault, InvalidConfigError, Severity, UnreadableFileError
 from kafka_quota_proxy.config.fair_call_queue_options import settings
-from kafka_quota_proxy.config.listener_checks import check_one_broker
 from kafka_quota_proxy.config.model import Address, Cluster, IpRule, Listener, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.principals import Fold, Principals
-from kafka_quota_proxy.config.rule_reach_checks import check_rule_reach
 from kafka_quota_proxy.config.schema import FILE
 from kafka_quota_proxy.config.sections import Part, SectionReader
 from kafka_quota_proxy.config.tls_files import check_files
@@ -34,16 +32,14 @@ Check = Callable[[Part, Document], Iterator[Finding]]
 
 CHECKS: Final[tuple[Check, ...]] = (
     *listener_checks.CHECKS,
-    check_one_broker,
-    *quota_checks.CHECKS,
+    *rule_reach_checks.CHECKS,
     *replication_checks.CHECKS,
     *fair_call_queue_checks.CHECKS,
     *cluster_checks.CHECKS,
-    check_rule_reach,
     *weak_limit_checks.CHECKS,
 )
 # What this check finds changes with time.
-CHECKS_OF_NOW: Final[tuple[Check, ...]] = (quota_checks.warn_of_expired,)
+CHECKS_OF_NOW: Final[tuple[Check, ...]] = (rule_reach_checks.warn_of_expired,)
 # These read other files.
 CHECKS_OF_FILES: Final[tuple[Check, ...]] = (
     check_files,

@@ -1,4 +1,4 @@
-"""Warns of settings that make limits ineffective, such as trust in what clients claim, or ``enforcement: observe``.
+"""Warns of settings that make limits ineffective, such as trust in what clients claim.
 
 Also checks the key ``testing``, which lets anybody who reaches the admin port throttle clients.
 """
@@ -7,20 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from kafka_quota_proxy.config.addresses import is_loopback
-from kafka_quota_proxy.config.document import Document, Finding, Location, error, warning
-from kafka_quota_proxy.config.model import Enforcement, KafkaSettings
+from kafka_quota_proxy.config.document import Document, Finding, error, warning
 from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
-from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from kafka_quota_proxy.config.sections import Part
 from kafka_quota_proxy.config.security import ClientAuth
 
-# The size of one of Kafka's windows, which is also the shortest maximum of the throttle time in Kafka.
-_LEAST_THROTTLE_MS: Final = 1_000
-# With a larger burst, a client could use more than twice its quota within a minute.
-_MOST_BURST_MS: Final = 60_000
-_DEFAULTS: Final = KafkaSettings()
-_WINDOW_NUM: Final = "quota.window.num"
-_WINDOW_SECONDS: Final = "quota.window.size.seconds"
 _CLIENTS_OF: Final = {
     ANONYMOUS: "every client that does not log in",
     UNKNOWN: "every client whose login cannot be read",
@@ -56,47 +47,6 @@ def _warn_of_users(top: Part, _: Document) -> Iterator[Finding]:
                 yield warning(("principals", key, index), message)
 
 
-def _warn_of_times(top: Part, _: Document) -> Iterator[Finding]:
-    most_ms, burst_ms = top.get("max_throttle_time"), top.get("burst")
-    if most_ms is not None and most_ms < _LEAST_THROTTLE_MS:
-        message = "lets clients over their quota retry too soon; write 1s or more"
-        yield warning(("max_throttle_time",), f"{message}, such as 25s")
-    if burst_ms is not None and burst_ms > _MOST_BURST_MS:
-        message = f"lets an idle client send {burst_ms / 1_000:g} s of its quota at once; write 60s or less, such as 1s"
-        yield warning(("burst",), message)
-
-
-def _warn_of_windows(top: Part, _: Document) -> Iterator[Finding]:
-    kafka = top.find("kafka") or Part(())
-    num = kafka.get(_WINDOW_NUM, _DEFAULTS.quota_window_num)
-    size_seconds = kafka.get(_WINDOW_SECONDS, _DEFAULTS.quota_window_size_seconds)
-    if num is None or size_seconds is None:
-        return
-    burst_seconds = (num - 1) * size_seconds
-    if burst_seconds * 1_000 > _MOST_BURST_MS:
-        message = f"with {num} windows of {size_seconds} s an idle client may send {burst_seconds} s of its quota at "
-        message += "once; make that 60 s or less (Kafka's defaults: 11 windows of 1 s, which make it 10 s)"
-        yield warning(("kafka", _WINDOW_SECONDS if _WINDOW_SECONDS in kafka else _WINDOW_NUM), message)
-
-
-def _warn_of_observing(top: Part, _: Document) -> Iterator[Finding]:
-    """Warn if every limit has ``enforcement: observe``, so that no client is ever slowed."""
-    listeners, rules = top.parts("listeners"), top.parts("quotas")
-    of_file = top.get("enforcement", Enforcement.RESPOND)
-    of_listeners = [listener.get("enforcement", of_file) for listener in listeners]
-    in_force: list[Enforcement | None] = []
-    for rule in rules:
-        if not rule.keys().isdisjoint(CLIENT_LIMIT_KEYS):
-            in_force += [rule["enforcement"]] if "enforcement" in rule else of_listeners
-    if {"quotas_from", "store"} & top.keys():
-        in_force += of_listeners  # rules in other places may not set their enforcement
-    if set(in_force) == {Enforcement.OBSERVE}:
-        observed = (one.at for one in listeners + rules if one.get("enforcement") is Enforcement.OBSERVE)
-        at: Location = () if of_file is Enforcement.OBSERVE else next(observed)
-        message = "every limit is observed and none is enforced, so that no client is slowed; write respond to enforce"
-        yield warning((*at, "enforcement"), f"{message} them")
-
-
 def _check_testing(top: Part, _: Document) -> Iterator[Finding]:
     """Report ``testing: true`` without an admin port, and warn if other machines may reach that port."""
     if not top.get("testing"):
@@ -112,8 +62,5 @@ def _check_testing(top: Part, _: Document) -> Iterator[Finding]:
 CHECKS: Final = (
     _warn_of_trust,
     _warn_of_users,
-    _warn_of_times,
-    _warn_of_windows,
-    _warn_of_observing,
     _check_testing,
 )

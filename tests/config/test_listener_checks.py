@@ -1,56 +1,83 @@
-"""Tests warnings about two listeners that may lead to one broker under different names."""
+"""Tests faults of several listeners: names, addresses and ports that clash."""
 
-from kafka_quota_proxy.config.errors import Severity
-from kafka_quota_proxy.config.load import load_bytes
-from tests.support.cases import each_case
+from textwrap import dedent
 
-SIDECAR = "  - {{name: l{}, bind: 127.0.0.1:{}, upstream: '{}'}}\n"
-CLUSTER = "  - {{name: l{}, bind: 127.0.0.1:{}, bootstrap_servers: '{}', broker_ports: {}-{}}}\n"
+from tests.config.test_load import faults, loaded, only_fault
 
 
-def file_of(*servers: str) -> bytes:
-    """Return a configuration file with a listener for each server, and one for each ``cluster ADDRESS``."""
-    text = "listeners:\n"
-    for number, address in enumerate(servers):
-        port = 9100 + 100 * number
-        kind, _, rest = address.partition(" ")
-        if kind == "cluster":
-            text += CLUSTER.format(number, port, rest, port + 1, port + 50)
-        else:
-            text += SIDECAR.format(number, port, address)
-    return text.encode()
+def test_two_listeners_need_two_names_and_two_addresses() -> None:
+    assert faults(
+        """\
+        listeners:
+          - {name: a, bind: 127.0.0.1:9092, upstream: b:1}
+          - {name: a, bind: 127.0.0.1:9093, upstream: b:1}
+          - {name: b, bind: 0.0.0.0:9092, upstream: b:1}
+        """
+    ) == [
+        "f.yaml:3: listeners[1].name: 'a' is also the name of the listener in line 2; give each its own",
+        "f.yaml:4: listeners[2].bind: 0.0.0.0:9092 is already bound in line 2; "
+        "give each listener its own address or port",
+    ]
 
 
-def warned(*servers: str) -> list[str]:
-    warnings = load_bytes(file_of(*servers), file="f.yaml").warnings
-    assert {warning.severity for warning in warnings} <= {Severity.WARNING}
-    return [str(warning) for warning in warnings if "share its quotas" in str(warning)]
-
-
-def test_the_warning_names_both_listeners_and_the_remedy() -> None:
-    (warning,) = warned("127.0.0.1:19092", "localhost:19092")
-    assert warning == (
-        "f.yaml:3: listeners[1].upstream: warning: localhost:19092 may be the broker at 127.0.0.1:19092 in line 2: "
-        "both listeners then share its quotas, and the shaping of that line holds; write it alike in both"
+def test_listeners_may_share_port_0_and_a_port_of_two_hosts() -> None:
+    found = loaded(
+        """\
+        listeners:
+          - {name: a, bind: 127.0.0.1:0, upstream: b:1}
+          - {name: b, bind: 127.0.0.1:0, upstream: b:1}
+          - {name: c, bind: 127.0.0.1:9092, upstream: b:1}
+          - {name: d, bind: 127.0.0.2:9092, upstream: b:1}
+        """
     )
 
+    assert len(found.config.listeners) == 4
 
-@each_case(
-    "servers, count",
-    [
-        (("127.0.0.1:19092", "[::1]:19092"), 1),
-        (("Broker.example:9092", "broker.example.:9092"), 1),
-        (("127.0.0.1:19092", "localhost:19092", "[::1]:19092"), 2),
-        (("cluster a:9092,b:9092", "cluster b:9092,c:9092"), 1),
-        (("cluster a:9092,b:9092", "b:9092"), 1),
-        (("localhost:19092", "cluster 127.0.0.1:19092"), 1),
-        # Equal addresses are certainly one broker. Other ports and hosts are other brokers.
-        (("127.0.0.1:19092", "127.0.0.1:19092"), 0),
-        (("cluster a:9092,b:9092", "cluster b:9092,a:9092"), 0),
-        (("127.0.0.1:19092", "localhost:19093"), 0),
-        (("127.0.0.1:19092", "127.0.0.2:19092"), 0),
-        (("a:9092", "b:9092"), 0),
-    ],
-)
-def test_address_texts_tell_whether_two_upstreams_are_one_broker(servers: tuple[str, ...], count: int) -> None:
-    assert len(warned(*servers)) == count
+
+def test_listeners_with_one_upstream_need_one_shaping() -> None:
+    text = """\
+        listeners:
+          - {name: a, bind: a:1, upstream: broker:1}
+          - {name: b, bind: a:2, upstream: broker:2, shaping: paced}
+          - {name: c, bind: a:3, upstream: broker:1, shaping: paced}
+        """
+
+    assert only_fault(text) == (
+        "f.yaml:4: listeners[2].shaping: the listener in line 2 has shaping sampled and the same upstream, "
+        "whose buckets they share; give both the same"
+    )
+    assert len(loaded(f"{dedent(text)}shaping: paced\n").config.listeners) == 3
+
+
+def test_ports_of_brokers_may_not_be_used_twice() -> None:
+    text = """\
+        listeners:
+          - {name: one, bind: 127.0.0.1:9192, bootstrap_servers: a:1}
+          - {name: two, bind: 127.0.0.1:9192, upstream: b:2}
+          - {name: three, bind: 127.0.0.2:9192, bootstrap_servers: a:1}
+          - {name: four, bind: 127.0.0.1:9000, bootstrap_servers: a:1, broker_ports: 9250-9400}
+        admin: {bind: 0.0.0.0:9200}
+        """
+
+    assert faults(text) == [
+        "f.yaml:2: listeners[0].broker_ports: 9200 is already bound in line 6; give each its own ports",
+        "f.yaml:3: listeners[1].bind: 127.0.0.1:9192 is already bound in line 2; "
+        "give each listener its own address or port",
+        "f.yaml:4: listeners[2].broker_ports: 9200 is already bound in line 6; give each its own ports",
+        "f.yaml:5: listeners[3].broker_ports: 9250-9292 is already bound in line 2; give each its own ports",
+    ]
+
+
+def test_listeners_of_one_cluster_have_one_shaping() -> None:
+    fault = only_fault(
+        """\
+        listeners:
+          - {name: one, bind: a:1000, bootstrap_servers: 'x:1,y:2'}
+          - {name: two, bind: a:2000, bootstrap_servers: [y:2, x:1], shaping: paced}
+        """
+    )
+
+    assert "f.yaml:3: listeners[1].shaping: the listener in line 2 has shaping sampled and the same upstream" in fault
+
+
+# -- TLS --

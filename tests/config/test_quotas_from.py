@@ -88,35 +88,6 @@ def test_the_brokers_quotas_are_given_as_a_mapping_with_a_login(tmp_path: Path) 
     )
 
 
-@each_case(
-    "section, is_warned",
-    [
-        ("broker", True),
-        ("{broker: {every: 5s}}", True),
-        ("{broker: {security_protocol: SSL}}", False),
-        ("{broker: {bootstrap_servers: 'k:7'}}", False),
-        ("kafka://k:7/t", False),
-    ],
-)
-def test_plaintext_requests_to_brokers_with_tls_are_a_warning(section: str, is_warned: bool) -> None:
-    listeners = "listeners:\n  - {name: a, bind: 'h:1', upstream: 'k:1', upstream_tls: {}}\n"
-    found = load_bytes(f"{listeners}quotas_from: {section}\n".encode(), file="f.yaml")
-
-    message = (
-        "f.yaml:3: quotas_from: warning: the brokers are asked in plaintext, and upstream_tls in line 2 says that they "
-        "speak TLS; write broker: {security_protocol: SSL, ssl_cafile: ...}"
-    )
-    assert [str(each) for each in found.warnings if "plaintext" in str(each)] == ([message] if is_warned else [])
-
-
-def test_brokers_behind_this_proxy_are_a_warning() -> None:
-    found = load_bytes(f"{PROXY}quotas_from: {{broker: {{bootstrap_servers: 'localhost:9092'}}}}\n".encode(), file="f")
-
-    assert "localhost:9092 is bound by this proxy in line 2, which reads the quotas before it serves a client" in str(
-        found.warnings[-1]
-    )
-
-
 def test_an_unreadable_file_is_a_fault(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     file.write_text(
@@ -130,38 +101,6 @@ PROXY = (
     "listeners:\n  - {name: a, bind: '0.0.0.0:9092', upstream: 'k:1', node_id: 1}\n"
     "  - {name: b, bind: '10.0.0.3:9094', bootstrap_servers: 'k:2', advertised_host: proxy.example}\n"
 )
-
-
-@pytest.mark.parametrize(
-    ("server", "line"),
-    [
-        ("localhost:9092", 2),
-        ("localhost.:9092", 2),
-        ("proxy.example.:9094", 3),
-        ("127.0.0.1:9092", 2),
-        ("here:9092", 2),
-        ("10.0.0.3:9094", 3),
-        ("proxy.example:9094", 3),
-        ("here:9094", None),
-        ("localhost:9093", None),
-        ("k:9092", None),
-    ],
-)
-def test_a_topic_behind_this_proxy_is_a_warning(server: str, line: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("socket.gethostname", lambda: "here")
-    message = (
-        f"{server} is bound by this proxy in line {line}, which reads the topic before it serves a client; name a "
-        "listener of the brokers that has no proxy in front"
-    )
-    for section, key in (
-        (f"kafka://k:9,{server}/t", "quotas_from"),
-        (f"{{kafka: {{bootstrap_servers: ['k:9', '{server}']}}}}", "quotas_from.kafka.bootstrap_servers"),
-    ):
-        found = load_bytes(f"{PROXY}quotas_from: {section}\n".encode(), file="f.yaml")
-
-        assert [str(each) for each in found.warnings if "quotas_from" in str(each)] == (
-            [] if line is None else [f"f.yaml:4: {key}: warning: {message}"]
-        )
 
 
 @each_case(

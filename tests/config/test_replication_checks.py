@@ -45,8 +45,7 @@ def test_every_key_reaches_the_model() -> None:
         replication:
           leader.replication.throttled.rate: 50MiB
           follower.replication.throttled.rate: 20MB
-          leader.replication.throttled.replicas: {orders: "0:1"}
-          follower.replication.throttled.replicas: {orders: "0:3", a.b-c_D: "*"}
+          throttled.replicas: {orders: "0:3", a.b-c_D: "*"}
           poll_interval: 5s
           admin_client:
             bootstrap_servers: [k1:9092, k2:9092]
@@ -68,7 +67,7 @@ def test_every_key_reaches_the_model() -> None:
     assert found.config.replication == Replication(
         leader_rate=52_428_800.0,
         follower_rate=20_000_000.0,
-        leader_replicas={"orders": parse("0:1")},
+        leader_replicas={"orders": parse("0:3"), "a.b-c_D": ALL_REPLICAS},
         follower_replicas={"orders": parse("0:3"), "a.b-c_D": ALL_REPLICAS},
         poll_interval_ms=5_000,
         admin_client=AdminClient(
@@ -130,8 +129,6 @@ def test_the_documented_section_is_valid() -> None:
         "use them are not throttled; give admin_client.bootstrap_servers, or inter_broker: true to the "
         "listener in front of a broker"
     )
-    (warning,) = map(str, loaded(text.replace("19092}", "19092, inter_broker: true}")).warnings)
-    assert "a follower fetches from 127.0.0.1:19092 alone" in warning
 
 
 def test_paths_of_files_start_from_the_configurations_directory(tmp_path: Path) -> None:
@@ -195,8 +192,8 @@ def test_a_name_that_no_file_can_have_is_a_fault(tmp_path: Path) -> None:
         ),
         (f'{RATE}, throttled.replicas: {{a: "*,0:1"}}', "'*' cannot be given with other items"),
         (
-            f'{RATE}, throttled.replicas: {{}}, leader.replication.throttled.replicas: {{a: "*"}}',
-            "leader.replication.throttled.replicas: cannot be given with throttled.replicas, which is for both sides",
+            f'{RATE}, leader.replication.throttled.replicas: {{a: "*"}}',
+            "leader.replication.throttled.replicas: no longer exists; write throttled.replicas, or from_cluster: true",
         ),
         (f"{RATE}, from_cluster: true", "leader.replication.throttled.rate: cannot be given with from_cluster: true"),
         (
@@ -230,8 +227,7 @@ def test_a_faulty_section_is_refused(section: str, fault: str) -> None:
 def test_a_section_without_keys_is_refused() -> None:
     assert faults(f"{LISTENERS}replication:\n") == [
         "f.yaml:2: replication: must be a mapping, not nothing; its keys are leader.replication.throttled.rate, "
-        "follower.replication.throttled.rate, throttled.replicas, leader.replication.throttled.replicas, "
-        "follower.replication.throttled.replicas, from_cluster, poll_interval, lease, admin_client"
+        "follower.replication.throttled.rate, throttled.replicas, from_cluster, poll_interval, lease, admin_client"
     ]
 
 
@@ -272,16 +268,6 @@ def test_a_lease_without_from_cluster_is_a_warning() -> None:
     assert ["lease: warning: has no effect" in line for line in warnings(f"{RATE}, lease: 1m")] == [True]
 
 
-def test_plaintext_towards_brokers_with_tls_is_a_warning() -> None:
-    listeners = "listeners: [{name: a, bind: '127.0.0.1:1', upstream: 'k:1', inter_broker: true, upstream_tls: {}}]\n"
-
-    (warning,) = warnings(RATE, listeners)
-
-    assert "admin_client: warning: is missing, so the cluster is asked in plaintext" in warning
-    clients = "{name: b, bind: 'h:2', upstream: 'k:2', upstream_tls: {}}"
-    assert warnings(RATE, LISTENERS.replace("]", f", {clients}]")) == [], "nobody is asked there"
-
-
 @each_case(
     "others, fault",
     [
@@ -295,32 +281,6 @@ def test_one_broker_with_two_node_ids_is_refused(others: str, fault: str) -> Non
 
     assert found.startswith("f.yaml:3: listeners[1].node_id: ")
     assert fault in found
-
-
-def test_two_addresses_with_one_node_id_are_a_warning() -> None:
-    """The addresses may belong to one broker, or to brokers of two clusters."""
-    text = (
-        "listeners:\n"
-        "  - {name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}\n"
-        "  - {name: b, bind: 'h:2', upstream: 'k:2', node_id: 1}\n"
-    )
-
-    (warning,) = map(str, loaded(text).warnings)
-
-    assert warning.startswith("f.yaml:3: listeners[1].node_id: warning: 1 is also the node id of the broker in line 2")
-
-
-def test_a_follower_rate_with_one_broker_is_a_warning() -> None:
-    rate = "follower.replication.throttled.rate: 50MiB"
-
-    (warning,) = warnings(rate)
-
-    assert "holds for what a follower fetches from k:1 alone" in warning
-    assert warnings(RATE) == []
-    second = ", {name: b, bind: '127.0.0.1:2', upstream: 'k:2', inter_broker: true}]"
-    assert warnings(rate, LISTENERS.replace("]", second)) == []
-    cluster = ", {name: b, bind: '127.0.0.1:2', bootstrap_servers: 'k:2', inter_broker: true}]"
-    assert not any("alone" in warning for warning in warnings(rate, LISTENERS.replace("]", cluster)))
 
 
 def test_listeners_in_front_of_one_broker_may_both_name_it() -> None:

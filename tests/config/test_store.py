@@ -55,10 +55,6 @@ def test_a_topic_has_a_subdirectory_of_its_own() -> None:
             "store: {kafka: {bootstrap_servers: 'k:9092'}}\n",
             "conf/f.yaml:2: store: warning: has no directory: if the proxy starts while the topic is unavailable",
         ),
-        (
-            "store: {directory: d, kafka: {bootstrap_servers: '127.0.0.1:9092'}}\n",
-            "conf/f.yaml:2: store.kafka.bootstrap_servers: warning: 127.0.0.1:9092 is bound by this proxy in line 1",
-        ),
     ],
 )
 def test_doubtful_settings_of_a_topic_are_warnings(text: str, said: str) -> None:

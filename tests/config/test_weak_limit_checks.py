@@ -3,8 +3,6 @@
 from tests.config.test_load import LISTENERS, faults, loaded, warnings
 from tests.support.cases import each_case
 
-RULE = "quotas: [{user: alice, producer_byte_rate: 1MB}]\n"
-
 
 def of_listener(bind: str, more: str) -> list[str]:
     return warnings(f"listeners:\n  - name: a\n    bind: '{bind}'\n    upstream: b:2\n    {more}\n")
@@ -45,73 +43,6 @@ def test_anonymous_or_unknown_in_a_list_of_users_is_a_warning(key: str, name: st
     (found,) = warnings(f"{LISTENERS}principals: {{{key}: [broker1, {name}]}}\n")
 
     assert found.startswith(f"f.yaml:2: principals.{key}[1]: warning: {name} is every client ")
-
-
-@each_case(
-    "line, key",
-    [
-        ("max_throttle_time: 1ms", "max_throttle_time"),
-        ("max_throttle_time: 999ms", "max_throttle_time"),
-        ("burst: 100000s", "burst"),
-        ("burst: 61s", "burst"),
-        ("kafka: {quota.window.num: 62}", "kafka.quota.window.num"),
-        ("kafka: {quota.window.size.seconds: 3600}", "kafka.quota.window.size.seconds"),
-        ("kafka: {quota.window.num: 4, quota.window.size.seconds: 30}", "kafka.quota.window.size.seconds"),
-    ],
-)
-def test_extreme_time_is_a_warning(line: str, key: str) -> None:
-    (found,) = warnings(f"{LISTENERS}{line}\n")
-
-    assert found.startswith(f"f.yaml:2: {key}: warning: ")
-
-
-@each_case(
-    "line",
-    [
-        "max_throttle_time: 1s",
-        "max_throttle_time: null",
-        "burst: 60s",
-        "burst: 100ms",
-        "kafka: {quota.window.num: 61}",
-        "kafka: {quota.window.num: 11, quota.window.size.seconds: 6}",
-    ],
-)
-def test_usual_time_is_no_warning(line: str) -> None:
-    assert warnings(f"{LISTENERS}{line}\n") == []
-
-
-def test_the_warning_about_a_burst_is_in_seconds() -> None:
-    (found,) = warnings(f"{LISTENERS}burst: 100000s\n")
-
-    assert "lets an idle client send 100000 s of its quota at once; write 60s or less" in found
-
-
-@each_case(
-    "text, where",
-    [
-        (f"{LISTENERS}enforcement: observe\n{RULE}", "f.yaml:2: enforcement"),
-        (f"{LISTENERS}enforcement: observe\nquotas_from: broker\n", "f.yaml:2: enforcement"),
-        (f"{LISTENERS.replace('}]', ', enforcement: observe}]')}{RULE}", "f.yaml:1: listeners[0].enforcement"),
-        (f"{LISTENERS}{RULE.replace('}]', ', enforcement: observe}]')}", "f.yaml:2: quotas[0].enforcement"),
-    ],
-)
-def test_limits_none_of_which_is_enforced_are_a_warning(text: str, where: str) -> None:
-    (found,) = warnings(text)
-
-    assert found.startswith(f"{where}: warning: every limit is observed and none is enforced")
-
-
-@each_case(
-    "text",
-    [
-        f"{LISTENERS}enforcement: observe\n",  # limits are only measured
-        f"{LISTENERS}enforcement: observe\n{RULE.replace('}]', ', enforcement: respond}]')}",
-        f"{LISTENERS.replace('}]', ', enforcement: delay}]')}enforcement: observe\n{RULE}",
-        f"{LISTENERS}enforcement: observe\nquotas: [{{ip: <default>, connection_creation_rate: 5}}]\n",
-    ],
-)
-def test_limits_some_of_which_are_enforced_are_no_warning(text: str) -> None:
-    assert warnings(text) == []
 
 
 @each_case(

@@ -31,7 +31,7 @@ STORE = f"{ADMINS}store: {{directory: quotas.d}}\n"
 
 
 WARNED = f"{VALID}quotas:\n- {{user: 'User:alice', producer_byte_rate: 1MB}}\n"
-FAULTY = f"{VALID}shapng: paced\nburst: 100000s\n"
+FAULTY = f"{VALID}shapng: paced\nprincipals: {{exempt: [ANONYMOUS]}}\n"
 
 
 def type_in(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,8 +44,8 @@ def type_in(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
         (VALID, ["--strict"], 0, []),
         (WARNED, [], 0, [("warning", 3, "quotas[0].user")]),
         (WARNED, ["--strict"], 2, [("error", 3, "quotas[0].user")]),
-        (FAULTY, [], 2, [("error", 2, "shapng"), ("warning", 3, "burst")]),
-        (FAULTY, ["--strict"], 2, [("error", 2, "shapng"), ("error", 3, "burst")]),
+        (FAULTY, [], 2, [("error", 2, "shapng"), ("warning", 3, "principals.exempt[0]")]),
+        (FAULTY, ["--strict"], 2, [("error", 2, "shapng"), ("error", 3, "principals.exempt[0]")]),
         ("a: [", [], 2, [("error", 1, "(yaml)")]),
         (None, [], 2, [("error", None, None)]),
     ],
