@@ -1,7 +1,6 @@
 """Reads the subject of an X.509 certificate, and the period for which the certificate is valid.
 
-The standard library can neither return the bytes of a subject nor list the certificates in a file. OpenSSL checks all
-other properties of a certificate.
+The standard library returns neither. OpenSSL checks all other properties of a certificate.
 
 Shape (RFC 5280)::
 
@@ -69,12 +68,13 @@ def validity_of(der: bytes) -> tuple[datetime, datetime]:
     return _time(times[0]), _time(times[1])
 
 
-def certificates_of(pem: bytes) -> list[bytes]:
-    """Return the certificates in the bytes of a PEM file, each as DER. Raises CertificateError if one is not base64."""
+def first_certificate(pem: bytes) -> bytes:
+    """Return the first certificate in the bytes of a PEM file, as DER. Raises CertificateError if there is none."""
+    found = _PEM.search(pem)
     try:
-        return [base64.b64decode(b"".join(body.split()), validate=True) for body in _PEM.findall(pem)]
+        return base64.b64decode(b"".join(found[1].split()) if found else b"-", validate=True)
     except ValueError as error:
-        raise CertificateError(f"a certificate in it is not base64: {error}") from error
+        raise CertificateError("no certificate in PEM") from error
 
 
 def children(parent: Element) -> list[Element]:

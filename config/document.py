@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from kafka_quota_proxy.config.errors import ConfigError, Fault, InvalidYamlError, Severity
+from kafka_quota_proxy.config.errors import ConfigError, Fault, Severity
 from kafka_quota_proxy.config.units import shown
 
 try:
@@ -112,17 +112,17 @@ class Document:
 
 
 def parse(text: str, *, file: str) -> Document:
-    """Read one YAML document. Raises InvalidYamlError with the first fault if the syntax is wrong."""
+    """Read one YAML document. Raises ConfigError with the first fault if the syntax is wrong."""
     try:
         root = yaml.compose(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise InvalidYamlError([_syntax_fault(error, text=text, file=file)]) from error
+        raise ConfigError([_syntax_fault(error, text=text, file=file)]) from error
     walk = _Walk(file)
     try:
         data = None if root is None else walk.value(root, ())
     except RecursionError as error:
         fault = Fault(file=file, line=1, key="(yaml)", message="nested too deeply; a configuration has five levels")
-        raise InvalidYamlError([fault]) from error
+        raise ConfigError([fault]) from error
     return Document(file=file, data=data, faults=tuple(walk.faults), root=root)
 
 

@@ -64,18 +64,6 @@ class ConfigError(Exception):
         super().__init__("\n".join(str(fault) for fault in self.faults))
 
 
-class UnreadableFileError(ConfigError):
-    """The configuration file cannot be opened, or its bytes are not UTF-8."""
-
-
-class InvalidYamlError(ConfigError):
-    """The configuration file is not valid YAML, so its keys cannot be checked."""
-
-
-class InvalidConfigError(ConfigError):
-    """The configuration file is valid YAML, but some of its keys or values are not valid."""
-
-
 class StartError(OSError):
     """The proxy cannot start as configured. ``location`` is the path to the configuration key to change."""
 

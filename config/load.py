@@ -18,7 +18,7 @@ from kafka_quota_proxy.config import (
 )
 from kafka_quota_proxy.config.addresses import default_broker_ports
 from kafka_quota_proxy.config.document import Document, Finding, fault_at, parse
-from kafka_quota_proxy.config.errors import Fault, InvalidConfigError, Severity, UnreadableFileError
+from kafka_quota_proxy.config.errors import ConfigError, Fault, Severity
 from kafka_quota_proxy.config.fair_call_queue_options import settings
 from kafka_quota_proxy.config.model import Address, Cluster, IpRule, Listener, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.principals import Fold, Principals
@@ -70,12 +70,12 @@ def load(path: str | Path, *, reads_files: bool = True) -> Loaded:
 
 
 def read(path: str | Path) -> bytes:
-    """Return the bytes of a configuration file. Raises UnreadableFileError if the file cannot be read."""
+    """Return the bytes of a configuration file. Raises ConfigError if the file cannot be read."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}; use the path of a YAML file"
-        raise UnreadableFileError([Fault(file=str(path), line=1, key="(file)", message=message)]) from error
+        raise ConfigError([Fault(file=str(path), line=1, key="(file)", message=message)]) from error
 
 
 def load_read(data: bytes, *, file: str, reads_files: bool = True) -> Loaded:
@@ -97,14 +97,14 @@ def _load(data: bytes, *, file: str, checks: tuple[Check, ...]) -> Loaded:
     if not isinstance(document.data, dict):
         what = "is empty" if document.data is None else f"is {document.kind(())}"
         message = f"{what}; a configuration is a mapping with at least the key listeners"
-        raise InvalidConfigError([*document.faults, Fault(file=file, line=1, key="(file)", message=message)])
+        raise ConfigError([*document.faults, Fault(file=file, line=1, key="(file)", message=message)])
     reader = SectionReader(document, FILE)
     top = reader.read()
     try:
         found = [fault_at(document, *finding) for check in checks for finding in check(top, document)]
         faults = [*document.faults, *found, *reader.faults]
         if any(fault.severity is Severity.ERROR for fault in faults):
-            raise InvalidConfigError(faults)
+            raise ConfigError(faults)
         return Loaded(
             config=_config(top.made),
             warnings=tuple(sorted(faults, key=lambda fault: fault.line)),
@@ -133,7 +133,7 @@ def _decoded(data: bytes, file: str) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         message = f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8"
-        raise UnreadableFileError([Fault(file=file, line=line, key="(file)", message=message)]) from error
+        raise ConfigError([Fault(file=file, line=line, key="(file)", message=message)]) from error
 
 
 def _config(given: dict[str, Any]) -> ProxyConfig:

@@ -2,14 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterable
 from typing import Final, NoReturn
 
 from kafka_quota_proxy.config.units import shown
 
 # No format of this program has more levels. Code that walks a deep value would overflow the stack.
 _MOST_LEVELS: Final = 16
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _ESCAPED: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -39,8 +37,12 @@ def parse_json(data: bytes) -> object:
         raise StrictJsonError(_TOO_DEEP) from None
     if text.count("{") + text.count("[") > _MOST_LEVELS and _is_deep(found):
         raise StrictJsonError(_TOO_DEEP)
-    if _ESCAPED.search(text) and (place := _surrogate_in(found)) is not None:
-        raise StrictJsonError(f"{place or 'the text'} holds half of a pair of surrogates, which UTF-8 cannot encode")
+    if _ESCAPED.search(text):
+        try:
+            json.dumps(found, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            message = "has text with half of a pair of surrogates, which UTF-8 cannot encode"
+            raise StrictJsonError(message) from None
     return found
 
 
@@ -66,18 +68,3 @@ def _is_deep(found: object) -> bool:
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
         level = [one for some in inner for one in some]
     return bool(level)
-
-
-def _surrogate_in(found: object, place: str = "") -> str | None:
-    """Return the path of a text with an unpaired surrogate, or None if there is none."""
-    if isinstance(found, str):
-        return place if _SURROGATE.search(found) else None
-    inner: Iterable[tuple[str, object]] = ()
-    if isinstance(found, dict):
-        for key in found:
-            if _SURROGATE.search(key):
-                return f"the key {shown(key)}"
-        inner = ((f"{place}.{key[:60]}" if place else key[:60], value) for key, value in found.items())
-    elif isinstance(found, list):
-        inner = ((f"{place}[{index}]", value) for index, value in enumerate(found))
-    return next((at for key, value in inner if (at := _surrogate_in(value, key)) is not None), None)

@@ -1,19 +1,17 @@
 """Loads certificates and private keys from files into an ``SSLContext``, and reports faults of these files.
 
-For a malformed file, OpenSSL's error often says no more than "PEM lib". So this module also reads the file itself, and
-its errors name the file and the reason.
+OpenSSL's errors do not name the file, so this module's errors do.
 """
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from kafka_quota_proxy.config.certificate import CertificateError, certificates_of, validity_of
+from kafka_quota_proxy.config.certificate import CertificateError, first_certificate, validity_of
 from kafka_quota_proxy.config.cluster_checks import clients_of
 from kafka_quota_proxy.config.document import Document, Finding, error, warning
 from kafka_quota_proxy.config.errors import TlsFileError
@@ -21,30 +19,20 @@ from kafka_quota_proxy.config.sections import Part
 from kafka_quota_proxy.config.trust import trust
 
 _CLIENT_FILE_KEYS: Final = ("sasl_password_file", "ssl_cafile", "ssl_certfile", "ssl_keyfile")
-_PRIVATE_KEY: Final = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----")
-_IS_ENCRYPTED: Final = re.compile(rb"-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED", re.MULTILINE)
-_NO_PEM: Final = "; other forms, such as DER and Java's JKS and PKCS12, have to be converted"
 
 
 def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> None:
     """Load a certificate and its private key into a context. Raises TlsFileError if one of the files cannot be used."""
-    _certificates("certificate", certificate)
-    content = _read("key", key)
-    if _IS_ENCRYPTED.search(content):
-        message = "is encrypted, and this program asks for no password"
-        raise TlsFileError("key", f"{key} {message}; decrypt it (openssl pkey -in {key}) and guard the file")
-    if not _PRIVATE_KEY.search(content):
-        raise TlsFileError("key", f"{key} holds no private key in PEM (-----BEGIN PRIVATE KEY-----){_NO_PEM}")
+    _read("certificate", certificate)
+    _read("key", key)
     try:
         # Without a password, OpenSSL would prompt on the terminal.
         context.load_cert_chain(certificate, key, password="")
     except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            message = f"{key} is not the key of the first certificate in {certificate}"
-            raise TlsFileError("key", f"{message}; give the two that belong together") from error
-        # Both files have the right form, so most likely the key is too weak. The fault is reported for the certificate,
-        # which has the public key.
-        raise TlsFileError("certificate", f"{certificate} with {key} cannot be used: {_reason(error)}") from error
+        message = (
+            f"{certificate} with the key {key} cannot be used: {_reason(error)}; give two files in PEM that belong"
+        )
+        raise TlsFileError("certificate", f"{message} together, the key not encrypted") from error
 
 
 def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
@@ -52,17 +40,17 @@ def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
 
     ``key`` is the configuration key that names the file, such as ``client_ca``. It appears in the error.
     """
-    _certificates(key, ca)
+    _read(key, ca)
     try:
         trust(context, ca)
     except ssl.SSLError as error:
-        raise TlsFileError(key, f"{ca} cannot be used: {_reason(error)}") from error
+        raise TlsFileError(key, f"{ca} cannot be used: {_reason(error)}; give certificates in PEM") from error
 
 
 def expiry_of(certificate: str) -> datetime:
     """Return when the first certificate in a file expires. Raises TlsFileError if the certificate cannot be read."""
     try:
-        return validity_of(_certificates("certificate", certificate)[0])[1]
+        return validity_of(first_certificate(_read("certificate", certificate)))[1]
     except CertificateError as error:
         raise TlsFileError("certificate", f"{certificate} cannot be used: {error}") from error
 
@@ -111,17 +99,6 @@ def _check_section(section: Part) -> Iterator[Finding]:
                 load_ca(context, key=name, ca=ca)
         except TlsFileError as fault:
             yield error((*section.at, name), str(fault))
-
-
-def _certificates(key: str, path: str) -> list[bytes]:
-    """Return the certificates in a PEM file, each in DER. Raises TlsFileError if the file contains none."""
-    try:
-        certificates = certificates_of(_read(key, path))
-    except CertificateError as error:
-        raise TlsFileError(key, f"{path} cannot be used: {error}") from error
-    if not certificates:
-        raise TlsFileError(key, f"{path} holds no certificate in PEM (-----BEGIN CERTIFICATE-----){_NO_PEM}")
-    return certificates
 
 
 def _read(key: str, path: str) -> bytes:

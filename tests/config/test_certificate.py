@@ -7,7 +7,7 @@ from cryptography import x509
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.certificate import CertificateError, certificates_of, subject_of, validity_of
+from kafka_quota_proxy.config.certificate import CertificateError, first_certificate, subject_of, validity_of
 from tests.support.cases import each_case
 from tests.support.certificates import Authority, certificate_of, element, name, sequence
 
@@ -69,17 +69,16 @@ def test_bytes_that_are_no_certificate_are_refused(der: bytes) -> None:
         validity_of(der)
 
 
-def test_certificates_of_a_file_keep_their_order() -> None:
+def test_the_first_certificate_of_a_file_is_read() -> None:
     other = AUTHORITY.issue("other")
-    pem = b"comment\n" + ISSUED.key + ISSUED.certificate.replace(b"\n", b"\r\n") + b"text\n" + other.certificate
 
-    assert certificates_of(pem) == [ISSUED.der, other.der]
-    assert certificates_of(ISSUED.key) == []
+    assert first_certificate(b"text\n" + ISSUED.certificate + other.certificate) == ISSUED.der
 
 
-def test_a_certificate_that_is_no_base64_is_refused() -> None:
-    with pytest.raises(CertificateError, match="is not base64"):
-        certificates_of(b"-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----\n")
+@pytest.mark.parametrize("pem", [b"", ISSUED.key, b"-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----\n"])
+def test_a_file_without_a_certificate_is_refused(pem: bytes) -> None:
+    with pytest.raises(CertificateError, match="no certificate in PEM"):
+        first_certificate(pem)
 
 
 DER = ISSUED.der

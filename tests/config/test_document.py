@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.document import Odd, key_path, parse
-from kafka_quota_proxy.config.errors import InvalidYamlError
+from kafka_quota_proxy.config.errors import ConfigError
 from tests.support.cases import each_case
 
 
@@ -85,7 +85,7 @@ def test_an_alias_is_its_value() -> None:
     ],
 )
 def test_a_fault_of_syntax_has_a_line_and_a_hint(text: str, line: int, hint: str) -> None:
-    with pytest.raises(InvalidYamlError) as caught:
+    with pytest.raises(ConfigError) as caught:
         parse(text, file="f.yaml")
 
     (fault,) = caught.value.faults
@@ -98,7 +98,7 @@ def test_a_fault_of_syntax_has_a_line_and_a_hint(text: str, line: int, hint: str
 def test_any_text_is_a_document_or_a_fault_of_syntax(text: str) -> None:
     try:
         faults = parse(text, file="f").faults
-    except InvalidYamlError as error:
+    except ConfigError as error:
         faults = error.faults
 
     assert all(1 <= fault.line <= text.count("\n") + 1 for fault in faults)

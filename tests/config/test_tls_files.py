@@ -8,7 +8,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from kafka_quota_proxy.config.errors import InvalidConfigError, TlsFileError
+from kafka_quota_proxy.config.errors import ConfigError, TlsFileError
 from kafka_quota_proxy.config.load import load, load_bytes
 from kafka_quota_proxy.config.tls_files import check_expiry, expiry_of, load_ca, load_certificate
 from tests.support.certificates import LAST_YEAR, Authority
@@ -49,14 +49,14 @@ def test_a_pair_and_a_ca_are_loaded(directory: Path) -> None:
     ("file", "content", "key", "message"),
     [
         ("proxy.pem", None, "certificate", "cannot be read: No such file or directory; give a PEM file"),
-        ("proxy.pem", b"", "certificate", "holds no certificate in PEM"),
-        ("proxy.pem", ISSUED.der, "certificate", "holds no certificate in PEM"),
+        ("proxy.pem", b"", "certificate", "cannot be used"),
+        ("proxy.pem", ISSUED.der, "certificate", "cannot be used"),
         ("proxy.pem", NO_X509, "certificate", "cannot be used"),
-        ("proxy.pem", AUTHORITY.pem, "key", "is not the key of the first certificate in"),
+        ("proxy.pem", AUTHORITY.pem, "certificate", "key values mismatch; give two files in PEM that belong together"),
         ("proxy.key", None, "key", "cannot be read"),
-        ("proxy.key", ISSUED.certificate, "key", "holds no private key in PEM"),
-        ("proxy.key", encrypted(), "key", "is encrypted, and this program asks for no password; decrypt it"),
-        ("proxy.key", AUTHORITY.issue("other").key, "key", "is not the key of the first certificate in"),
+        ("proxy.key", ISSUED.certificate, "certificate", "cannot be used"),
+        ("proxy.key", encrypted(), "certificate", "the key not encrypted"),
+        ("proxy.key", AUTHORITY.issue("other").key, "certificate", "key values mismatch"),
     ],
 )
 def test_an_invalid_certificate_or_key_is_refused_with_its_path(
@@ -127,7 +127,7 @@ def test_paths_start_from_the_configuration(directory: Path) -> None:
 
 
 def test_each_invalid_file_is_a_fault_with_its_line(directory: Path) -> None:
-    with pytest.raises(InvalidConfigError) as found:
+    with pytest.raises(ConfigError) as found:
         load(write(directory, certificate="nothing.pem", ca="nobody.pem"))
 
     assert [(fault.line, fault.key) for fault in found.value.faults] == [

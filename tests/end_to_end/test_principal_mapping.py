@@ -151,7 +151,7 @@ def test_accepted_rules_map_as_in_kafka() -> None:
             found: str | Answer = map_name(text, taken)
         except NoMatchingRule:
             found = Answer.NO_MATCH
-        if found is Answer.NO_MATCH and text.endswith("\n"):  # refused, because "$" differs from Java's
+        if found is Answer.NO_MATCH and "\n" in text:  # refused, because patterns differ from Java's there
             outcomes["refused"] += 1
             continue
         assert found == answer_of(words), (rules, text)

@@ -8,7 +8,7 @@ from typing import Final
 
 from kafka_quota_proxy.config.addresses import not_an_ip, usual_ip
 from kafka_quota_proxy.config.document import Odd, parse
-from kafka_quota_proxy.config.errors import InvalidConfigError, TermsError, TokenFileError, UnitError
+from kafka_quota_proxy.config.errors import ConfigError, TermsError, TokenFileError, UnitError
 from kafka_quota_proxy.config.model import DEFAULT, EntityName
 from kafka_quota_proxy.config.quota_kinds import parse_limit
 from kafka_quota_proxy.config.terms import TERMS, read_terms
@@ -193,7 +193,7 @@ def _limit(key: str, text: str) -> float:
 def _term(key: str, text: str) -> object:
     document = parse(text, file=f"--set {key}")
     if document.faults:
-        raise InvalidConfigError(document.faults)
+        raise ConfigError(document.faults)
     value = _plain(document.data)
     try:
         read_terms({key: value})

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.document import parse
-from kafka_quota_proxy.config.errors import Fault, InvalidConfigError, UnitError
+from kafka_quota_proxy.config.errors import ConfigError, Fault, UnitError
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, Default, ProxyConfig
 from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY, parse_limit
@@ -178,7 +178,7 @@ def read(data: bytes, *, file: str) -> Rules:
     if "quotas" not in keys or others:
         line = document.line((others[0],)) if others else 1
         message = f"cannot be imported; the file may have only quotas, such as {_EXAMPLE}"
-        raise InvalidConfigError([Fault(file=file, line=line, key=others[0] if others else "(file)", message=message)])
+        raise ConfigError([Fault(file=file, line=line, key=others[0] if others else "(file)", message=message)])
     # The listener comes last, so that the line numbers of faults stay the same.
     return _of(load_bytes(data + f"\n{_LISTENER}\n".encode(), file=file).config)
 

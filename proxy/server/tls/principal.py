@@ -10,7 +10,7 @@ from typing import assert_never
 
 from kafka_quota_proxy.config.certificate import CertificateError, subject_of
 from kafka_quota_proxy.config.linear_regex import MAX_NAME_LENGTH, Match, Pattern
-from kafka_quota_proxy.config.principal_mapping import LINE_TERMINATORS, LetterCase, MappingRule
+from kafka_quota_proxy.config.principal_mapping import LINE_ENDS, LetterCase, MappingRule
 from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.protocol.errors import MalformedCertificate, NoMatchingRule
 from kafka_quota_proxy.proxy.server.tls.distinguished_name import rfc2253_name
@@ -55,9 +55,9 @@ def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
 def _can_be_matched(name: str) -> bool:
     """Return whether a name can be matched safely, with the same result as in Java.
 
-    A name that is too long would take too much time. If a name ends in a line end, Java's ``$`` also matches before it.
+    A name that is too long would take too much time. Patterns mean something else in Java at line ends.
     """
-    return len(name) <= MAX_NAME_LENGTH and not name.endswith(LINE_TERMINATORS)
+    return len(name) <= MAX_NAME_LENGTH and set(name).isdisjoint(LINE_ENDS)
 
 
 def _replaced(text: str, pattern: Pattern, replacement: tuple[str | int, ...]) -> str:

@@ -167,7 +167,7 @@ def test_terms_that_could_not_be_written_again_are_counted() -> None:
 
     assert topic.rates() == {ALICE: 5.0}
     assert topic.state.topic.not_understood == 1
-    assert "value.expires holds half of a pair of surrogates" in topic.said()[0]
+    assert "has text with half of a pair of surrogates" in topic.said()[0]
 
 
 def test_settings_with_terms_of_an_unknown_form_do_not_hold() -> None:

@@ -182,7 +182,7 @@ def test_a_certificate_is_reloaded_only_with_its_key(
 
     assert context.context is before
     assert not context.last_reload_successful
-    assert "is not the key of the first certificate" in caplog.records[-1].message
+    assert "key values mismatch" in caplog.records[-1].message
     assert not has_changed(context)  # the fault is logged once
 
     replace(settings, new, certificate=False)
