@@ -91,7 +91,8 @@ class UnitError(ValueError):
 class TermsError(ValueError):
     """The terms of a quota rule are not valid: its enforcement, shaping, expiry, schedule or ramp.
 
-    ``path`` leads from the rule to the key at fault, such as ``("schedule", "days")``.
+    ``path`` leads from what was read to the key at fault: ``("schedule", "days")`` from a rule, ``("days",)`` from its
+    schedule.
     """
 
     def __init__(self, path: tuple[str, ...], message: str) -> None:

@@ -6,7 +6,6 @@ A table says how each key is read and checked. ``config.sections`` reads the fil
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import chain
 from typing import Any, Final
@@ -143,7 +142,7 @@ QUOTA: Final = Section(
         **{kind.key: Key(read.quantity(kind.spec.unit.parse, kind.spec.unit.expected)) for kind in QuotaKind},
         "enforcement": Key(read.member_of(model.Enforcement)),
         "shaping": Key(read.member_of(model.Shaping)),
-        "expires": Key(_as_written(partial(parse_instant_ms, at=("expires",))), "expires_ms"),
+        "expires": Key(_as_written(parse_instant_ms), "expires_ms"),
         "schedule": Key(_as_written(parse_schedule)),
         "ramp": Key(_as_written(parse_ramp)),
     },

@@ -233,8 +233,7 @@ class SectionReader:
         try:
             return read(value)
         except TermsError as error:
-            # The path in a TermsError starts at the rule, and the rule's location is ``quotas[INDEX]``.
-            return self._fault((*location[:2], *error.path), error.message)
+            return self._fault((*location, *error.path), error.message)
         except TextWantedError as error:
             return self._fault(location, self._text_wanted(error, location))
         except ValueError as error:

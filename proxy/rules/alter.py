@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.addresses import not_an_ip, usual_ip
 from kafka_quota_proxy.config.errors import TermsError
 from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY, KafkaType
-from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange, changed_terms, check_kept, check_terms
+from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange, changed_terms, check_terms
 from kafka_quota_proxy.protocol.client_quotas import Altered, AlterRequest, Op
 from kafka_quota_proxy.proxy.rules.errors import (
     INVALID_REQUEST,
@@ -265,8 +265,6 @@ def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) ->
     terms = changed_terms(rule.terms, change)
     try:
         check_terms(terms, limits=rule.limits, allowed=keys_of(entity))
-        # The proxy would not start with a stored rule that it cannot read.
-        check_kept(terms)
     except TermsError as error:
         raise _RefusalError(f"Invalid terms: {error}") from None
     return replace(rule, terms=terms)

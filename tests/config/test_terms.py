@@ -20,7 +20,6 @@ from kafka_quota_proxy.config.terms import (
     Terms,
     TermsChange,
     changed_terms,
-    check_kept,
     check_terms,
     read_terms,
     read_terms_change,
@@ -107,7 +106,6 @@ def test_terms_that_are_read_are_written_and_read_again(given: dict[str, object]
     except TermsError:
         return
     assert read_terms(json.loads(json.dumps(written_terms(terms)))) == terms
-    check_kept(terms)
 
 
 @each_case(
@@ -127,21 +125,6 @@ def test_the_first_and_last_instants_are_read_and_written(given: dict[str, objec
     else:
         with pytest.raises(TermsError, match="must be in a year from 1971 to 9998, in UTC"):
             read_terms(given)
-
-
-@each_case(
-    "terms",
-    [
-        Terms(expires_ms=parse_instant_ms("9998-12-31T23:59:59.999Z") + 1),
-        Terms(ramp=Ramp(start=(("producer_byte_rate", 0.0),), begins_ms=NOON_MS, over_ms=1_000, steps=1)),
-        Terms(
-            ramp=Ramp(start=(("connections", 1), ("producer_byte_rate", 2.0)), begins_ms=NOON_MS, over_ms=9, steps=1)
-        ),
-    ],
-)
-def test_terms_that_would_be_read_differently_are_refused(terms: Terms) -> None:
-    with pytest.raises(TermsError, match="would not be the same when read again"):
-        check_kept(terms)
 
 
 KEYS = (*TERMS, "days", "hours", "time_zone", "otherwise", "from", "begins", "over", "steps", "producer_byte_rate", "x")
@@ -232,9 +215,9 @@ def test_a_rule_of_the_file_has_terms() -> None:
         (
             "schedule: {days: [mo], time_zone: UTC}",
             "schedule.days",
-            "'mo' is not a list of days; write days such as [mon-fri]",
+            "['mo'] is not a list of days; write days such as [mon-fri]",
         ),
-        ("schedule: {days: [mon-], time_zone: UTC}", "schedule.days", "'mon-' is not a list of days"),
+        ("schedule: {days: [mon-], time_zone: UTC}", "schedule.days", "['mon-'] is not a list of days"),
         ("schedule: {days: [], time_zone: UTC}", "schedule.days", "must be days such as [mon-fri]"),
         ("schedule: {days: [5], time_zone: UTC}", "schedule.days", "must be days such as [mon-fri]"),
         (

@@ -28,7 +28,7 @@ from kafka_quota_proxy.config.quota_record import (
     Setting,
     encode,
 )
-from kafka_quota_proxy.config.terms import NO_TERMS, Terms, check_kept, check_terms, read_terms, written_terms
+from kafka_quota_proxy.config.terms import NO_TERMS, Terms, check_terms, read_terms, written_terms
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule, keys_of
 from kafka_quota_proxy.proxy.rules.topic.record_table import (
     RULE,
@@ -312,7 +312,6 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
     try:
         terms = read_terms(record.value)
         check_terms(terms, limits=keys, allowed=keys)
-        check_kept(terms)
     except TermsError as error:
         about = replace(record, value=None)
         return RecordFault(kind=FaultKind.VALUE, key=_shown_key(record), message=str(error), about=about)
