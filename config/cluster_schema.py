@@ -37,7 +37,6 @@ _segment_size: Final = partial(
     read.quantity, parse_size, least=1_024, otherwise="must be 1KiB or more, some lines; write a size such as 64MiB"
 )
 _RETENTION: Final = "a size such as 10GiB, or null for no bound"
-_LEASE: Final = "a duration such as 10m, or null for ever"
 
 
 def _proxy_name(value: object) -> str:
@@ -125,11 +124,11 @@ REPLICATION: Final = Section(
         "throttled.replicas": Key(_REPLICAS, "both_replicas"),
         "from_cluster": Key(read.boolean),
         "poll_interval": Key(read.poll_interval_ms, "poll_interval_ms"),
-        "lease": Key(read.or_null(read.positive_duration(_LEASE)), "lease_ms", null=_LEASE),
         "admin_client": Key(Section(model.AdminClient, _CLIENT)),
     },
     removed={
         "paths": "no longer exists: rates are of each leader and of each follower; remove it",
+        "lease": "no longer exists: the throttle of the cluster holds here as long as there; remove it",
         "leader.replication.throttled.replicas": _ONE_LIST,
         "follower.replication.throttled.replicas": _ONE_LIST,
     },

@@ -254,7 +254,6 @@ class Replication:
     follower_replicas: Mapping[str, ThrottledReplicas] | None = None
     from_cluster: bool = False  # True: rates and replicas come from the cluster's dynamic configs
     poll_interval_ms: int = 2_000
-    lease_ms: int | None = 600_000  # how long a throttle applies that no reassignment needs; None: for ever
     admin_client: AdminClient = field(default_factory=AdminClient)
 
 

@@ -47,15 +47,12 @@ def _check_replication(top: Part, document: Document) -> Iterator[Finding]:
 
 
 def _check_sources(replication: Part) -> Iterator[Finding]:
-    """Report rates and replicas that are given in two ways, and a ``lease`` that has no effect."""
+    """Report rates and replicas that are given in two ways."""
     is_from_cluster = replication.get("from_cluster", False)
     for key in (*_RATES, _REPLICAS):
         if key in replication and is_from_cluster:
             message = "cannot be given with from_cluster: true, which takes it from the cluster; remove one"
             yield error((*_AT, key), message)
-    if "lease" in replication and is_from_cluster is False:
-        message = "has no effect without from_cluster: true; what this file says holds until it is changed"
-        yield warning((*_AT, "lease"), message)
 
 
 def _check_brokers_to_ask(replication: Part) -> Iterator[Finding]:

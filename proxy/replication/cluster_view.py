@@ -1,4 +1,4 @@
-"""Computes the replication throttles that the cluster's own configs set, and drops any that seem to be forgotten.
+"""Computes the replication throttles that the cluster's own configs set, and finds those that seem to be forgotten.
 
 This module does no I/O and reads no clock.
 """
@@ -92,53 +92,28 @@ def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple
     return view, tuple(unread)
 
 
-def without_throttle(view: ClusterView) -> ClusterView:
-    """Return a copy of the cluster's state that contains no replication rates and no lists of throttled replicas."""
-    return replace(view, leader_rates={}, follower_rates={}, leader_replicas={}, follower_replicas={})
+class ForgottenThrottle:
+    """Finds a throttle that the cluster still has a while after the last reassignment ended, and warns of it once.
 
-
-class Lease:
-    """Stops enforcing a throttle that the cluster still has ``lease_ms`` after the last reassignment ended.
-
-    The operator has probably forgotten to remove such a throttle, which slows replicas down. If the throttle changes,
-    the lease begins again.
+    ``is_reported`` is True while the throttle that the operator was warned of is still set.
     """
 
-    def __init__(self, lease_ms: int | None) -> None:
-        self.lease_ms = lease_ms  # None if unlimited
-        self._throttle: ClusterView | None = None  # the throttle that the lease runs for
+    def __init__(self) -> None:
+        self.is_reported = False
+        self._throttle: ClusterView | None = None  # the throttle without a reassignment
         self._since_ms = 0
-        self._is_reported = False
-        self._is_dropped = False
 
-    @property
-    def is_orphaned(self) -> bool:
-        """Whether the operator was warned that a throttle is still set although no partition is being reassigned."""
-        return self._throttle is not None and self._is_reported
-
-    def apply(self, view: ClusterView, *, now_ms: int) -> tuple[ClusterView, tuple[str, ...]]:
-        """Return the view to enforce, without the throttle if the lease is over, and warnings for the operator."""
+    def warning(self, view: ClusterView, *, now_ms: int) -> str | None:
+        """Return the warning about the throttle in a view, or None if there is nothing new to warn of."""
         throttle = replace(view, topic_names={}, node_ids={})
         if view.moving or not view.has_throttle:
-            revived = self._is_dropped and view.has_throttle
-            self._throttle, self._is_dropped = None, False
-            return view, (("the cluster is reassigning again: its throttle applies again",) if revived else ())
-        if throttle != self._throttle:
-            self._throttle, self._since_ms = throttle, now_ms
-            self._is_reported = self._is_dropped = False
-        messages: list[str] = []
-        idle_ms = now_ms - self._since_ms
-        is_over = self.lease_ms is not None and idle_ms >= self.lease_ms
-        if not self._is_reported and (is_over or idle_ms >= _WARN_AFTER_MS):
-            self._is_reported = True
-            messages.append(f"the cluster throttles replication while nothing is being reassigned: {_described(view)}")
-        if is_over and not self._is_dropped:
-            messages.append(
-                f"the lease of {self.lease_ms} ms is over: the throttle is dropped from the proxy; the cluster still "
-                "has it, and its brokers enforce it"
-            )
-        self._is_dropped = is_over
-        return (without_throttle(view) if is_over else view), tuple(messages)
+            self._throttle, self.is_reported = None, False
+        elif throttle != self._throttle:
+            self._throttle, self._since_ms, self.is_reported = throttle, now_ms, False
+        elif not self.is_reported and now_ms - self._since_ms >= _WARN_AFTER_MS:
+            self.is_reported = True
+            return f"the cluster throttles replication while nothing is being reassigned: {_described(view)}"
+        return None
 
 
 def _rates(readings: Readings, key: str, before: Mapping[int, float], unread: list[str]) -> Mapping[int, float]:

@@ -18,7 +18,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING, Final
 
 from kafka_quota_proxy.config.model import Address, AdminClient, Replication
-from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView, Lease, Readings, view_of
+from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView, ForgottenThrottle, Readings, view_of
 from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
 from kafka_quota_proxy.proxy.runtime.isolation import attempt
 
@@ -74,7 +74,7 @@ class ReplicationWatcher:
         self._unidentified = [address for address, node_id in upstreams.items() if node_id is None]
         given = {address: node_id for address, node_id in upstreams.items() if node_id is not None}
         self.view = self._read = ClusterView(node_ids=given)  # the view in force, and the view as it was read
-        self._lease = Lease(replication.lease_ms)
+        self._forgotten = ForgottenThrottle()
         self._reader: ClusterReader | None = None
         self._requested = asyncio.Event()
         self._epoch = 0  # counts how often the connection was closed
@@ -87,7 +87,7 @@ class ReplicationWatcher:
     @property
     def is_orphaned(self) -> bool:
         """Whether the operator was warned that a throttle is still set although no partition is being reassigned."""
-        return self._lease.is_orphaned
+        return self._forgotten.is_reported
 
     def request(self) -> None:
         """Ask for a poll soon that also reads all topics, for example because a fetch names an unknown topic id.
@@ -103,7 +103,6 @@ class ReplicationWatcher:
             self._close()
         if replication.from_cluster != self._replication.from_cluster:
             self._read = ClusterView(topic_names=self._read.topic_names, node_ids=self._read.node_ids)
-        self._lease.lease_ms = replication.lease_ms
         self._replication = replication
         self.request()
         self._report()
@@ -159,12 +158,11 @@ class ReplicationWatcher:
         await self._identify(readings.brokers)
 
     def _report(self) -> None:
-        view, messages = self._lease.apply(self._read, now_ms=monotonic_ns() // 1_000_000)
-        for message in messages:
+        if message := self._forgotten.warning(self._read, now_ms=monotonic_ns() // 1_000_000):
             log.warning("%s", message)
-        if view != self.view:
-            self.view = view
-            self._on_view(view)
+        if self._read != self.view:
+            self.view = self._read
+            self._on_view(self.view)
 
     def _fail(self, error: Exception) -> None:
         self._close()

@@ -253,7 +253,7 @@ FAIR = "fair_call_queue: {{callqueue.impl: {}, decay-scheduler.period-ms: 9, wei
         ("quotas: [{user: a, connections: 1, enforcement: watch}]\nenforcement: observe", "quotas[0].enforcement"),
         ("quotas_from: 0.0.0.0:9092", "quotas_from"),
         ("testing: true\nadmin: 9644", "admin"),
-        ("replication: {lease: 1s, from_cluster: perhaps}\nprincipals: {brokers: [b]}", "replication.from_cluster"),
+        ("replication: {from_cluster: perhaps}\nprincipals: {brokers: [b]}", "replication.from_cluster"),
     ],
 )
 def test_an_invalid_value_leads_to_no_second_fault(text: str, key: str) -> None:

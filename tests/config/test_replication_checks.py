@@ -102,12 +102,7 @@ def test_one_list_is_for_both_sides() -> None:
 
 
 def test_the_settings_may_come_from_the_cluster() -> None:
-    found = replication("from_cluster: true, lease: 1h")
-
-    assert found.from_cluster
-    assert found.lease_ms == 3_600_000
-    assert replication("from_cluster: true").lease_ms == 600_000
-    assert replication("from_cluster: true, lease: null").lease_ms is None
+    assert replication("from_cluster: true").from_cluster
 
 
 def test_the_documented_section_is_valid() -> None:
@@ -171,14 +166,12 @@ def test_a_name_that_no_file_can_have_is_a_fault(tmp_path: Path) -> None:
     "section, fault",
     [
         (f"{RATE}, throttled_replicas: {{}}", "throttled_replicas: unknown key; did you mean throttled.replicas?"),
-        (f"{RATE}, leases: 1m", "leases: unknown key; did you mean lease?"),
         ("leader.replication.throttled.rate: 5MX", "'MX' is not a unit of byte rate"),
         ("leader.replication.throttled.rate: -1", "a byte rate cannot be negative"),
         ("leader.replication.throttled.rate: null", "has no value"),
         (f"{RATE}, poll_interval: 2", "has no unit"),
         (f"{RATE}, poll_interval: 100ms", "must be from 200ms"),
-        ("from_cluster: true, lease: 0s", "must be above 0"),
-        ("from_cluster: true, lease: ", "has no value; write a duration such as 10m, or null for ever"),
+        ("from_cluster: true, lease: 10m", "lease: no longer exists: the throttle of the cluster holds here as long"),
         (f"{RATE}, from_cluster: perhaps", "must be true or false"),
         (f"{RATE}, throttled.replicas: null", "throttled.replicas: must be a mapping of topics, not nothing"),
         (f'{RATE}, throttled.replicas: ["*"]', "must be a mapping of topics, not a list"),
@@ -227,7 +220,7 @@ def test_a_faulty_section_is_refused(section: str, fault: str) -> None:
 def test_a_section_without_keys_is_refused() -> None:
     assert faults(f"{LISTENERS}replication:\n") == [
         "f.yaml:2: replication: must be a mapping, not nothing; its keys are leader.replication.throttled.rate, "
-        "follower.replication.throttled.rate, throttled.replicas, from_cluster, poll_interval, lease, admin_client"
+        "follower.replication.throttled.rate, throttled.replicas, from_cluster, poll_interval, admin_client"
     ]
 
 
@@ -262,10 +255,6 @@ def test_a_section_that_throttles_nothing_is_a_warning() -> None:
         if "replication: warning: nothing is throttled: replicas are recognised" in line
     ]
     assert [line for line in warnings("poll_interval: 1s") if "nothing is throttled, because there is no rate" in line]
-
-
-def test_a_lease_without_from_cluster_is_a_warning() -> None:
-    assert ["lease: warning: has no effect" in line for line in warnings(f"{RATE}, lease: 1m")] == [True]
 
 
 @each_case(

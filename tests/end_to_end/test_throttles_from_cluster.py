@@ -113,7 +113,7 @@ def _topic_of_one_replica_each(kafka: Kafka, *, partitions: int) -> str:
     [KAFKA_4, *(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_4_3, KAFKA_3_9, KAFKA_2_8))],
 )
 async def test_cluster_throttles_are_followed(version: str, tmp_path: Path) -> None:
-    replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=None)
+    replication = Replication(from_cluster=True, poll_interval_ms=500)
     with _cluster(version) as kafka:
         async with watched(kafka, replication) as cluster:
             view = await cluster.until(lambda view: len(view.node_ids) == 2)

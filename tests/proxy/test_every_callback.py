@@ -701,7 +701,7 @@ async def whole(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) 
         ip_quotas=(IpRule(ip="9.9.9.9", connection_creation_rate=5.0),),
         principals=Principals(admins=frozenset({"ANONYMOUS"})),
         store=Store(directory=str(path / "store"), audit_log=str(path / "audit.log"), changes_per_second=None),
-        replication=Replication(from_cluster=True, poll_interval_ms=20, lease_ms=None, admin_client=asked),
+        replication=Replication(from_cluster=True, poll_interval_ms=20, admin_client=asked),
         usage_log=UsageLog(interval_ms=20, files=UsageFiles(directory=str(path / "usage"))),
     )
     file = path / "config.yaml"

@@ -1,4 +1,4 @@
-"""Tests how a ``ClusterView`` is made from the responses of a cluster, and the ``Lease`` that ends a throttle."""
+"""Tests how a ``ClusterView`` is made from the responses of a cluster, and the warning about a forgotten throttle."""
 
 from dataclasses import replace
 
@@ -14,11 +14,10 @@ from kafka_quota_proxy.proxy.replication.cluster_view import (
     LEADER_RATE,
     LEADER_REPLICAS,
     ClusterView,
-    Lease,
+    ForgottenThrottle,
     Readings,
     servers_of,
     view_of,
-    without_throttle,
 )
 
 ID = bytes(range(16))
@@ -28,7 +27,6 @@ THROTTLED = ClusterView(
     leader_replicas={"orders": parse("0:1")},
 )
 MOVING = replace(THROTTLED, moving=frozenset({("orders", 0)}))
-LEASE_MS = 60_000
 
 
 def seen(readings: Readings, before: ClusterView | None = None) -> ClusterView:
@@ -95,7 +93,7 @@ def test_absent_broker_keeps_its_rates_and_removed_broker_loses_them() -> None:
 def test_configs_that_are_gone_lift_the_throttle() -> None:
     view = seen(Readings(brokers=(1,), broker_configs={1: {}, 2: {}}, topic_configs={"orders": {}}), THROTTLED)
 
-    assert view == without_throttle(THROTTLED)
+    assert view == ClusterView(topic_names=THROTTLED.topic_names, node_ids=THROTTLED.node_ids)
     assert not view.has_throttle
 
 
@@ -126,23 +124,22 @@ def test_any_value_gives_a_view(rate: str, replicas: str) -> None:
     assert all(0 <= found < 2**63 for found in view.leader_rates.values())
 
 
-# -- the lease --
+# -- a throttle that nobody has removed --
 
 
-def test_a_throttle_holds_while_something_is_being_reassigned() -> None:
-    lease = Lease(LEASE_MS)
+def test_a_throttle_is_not_forgotten_while_something_is_being_reassigned() -> None:
+    forgotten = ForgottenThrottle()
 
-    for now_ms in (0, LEASE_MS, 100 * LEASE_MS):
-        assert lease.apply(MOVING, now_ms=now_ms) == (MOVING, ())
+    assert [forgotten.warning(MOVING, now_ms=now_ms) for now_ms in (0, 60_000)] == [None, None]
+    assert not forgotten.is_reported
 
 
-def test_throttle_without_a_reassignment_is_reported_once_and_dropped_after_the_lease() -> None:
-    lease = Lease(LEASE_MS)
+def test_a_throttle_without_a_reassignment_is_reported_once() -> None:
+    forgotten = ForgottenThrottle()
 
-    assert lease.apply(THROTTLED, now_ms=1_000) == (THROTTLED, ())
-    assert lease.apply(THROTTLED, now_ms=10_999) == (THROTTLED, ())
-    view, (message,) = lease.apply(THROTTLED, now_ms=11_000)
-    assert view == THROTTLED
+    assert forgotten.warning(THROTTLED, now_ms=1_000) is None
+    assert forgotten.warning(THROTTLED, now_ms=10_999) is None
+    message = forgotten.warning(THROTTLED, now_ms=11_000)
     assert message == (
         "the cluster throttles replication while nothing is being reassigned: topics orders; brokers 1, 2. "
         "To remove it: kafka-reassign-partitions.sh --verify with the file of the reassignment, or kafka-configs.sh "
@@ -151,96 +148,37 @@ def test_throttle_without_a_reassignment_is_reported_once_and_dropped_after_the_
         "--delete-config leader.replication.throttled.rate,follower.replication.throttled.rate "
         "(--entity-default for the cluster's default)"
     )
-    assert lease.apply(THROTTLED, now_ms=60_999) == (THROTTLED, ())
-    view, (message,) = lease.apply(THROTTLED, now_ms=61_000)
-    assert view == without_throttle(THROTTLED)
-    assert message.startswith("the lease of 60000 ms is over: the throttle is dropped from the proxy; the cluster")
-    assert lease.apply(THROTTLED, now_ms=10**9) == (without_throttle(THROTTLED), ())
+    assert forgotten.warning(THROTTLED, now_ms=10**9) is None
+    assert forgotten.is_reported
 
 
-def test_short_lease_is_reported_when_it_is_over() -> None:
-    lease = Lease(1_000)
-    lease.apply(THROTTLED, now_ms=0)
+@pytest.mark.parametrize("other", [MOVING, ClusterView(), replace(THROTTLED, leader_rates={1: 7.0})])
+def test_another_view_begins_anew(other: ClusterView) -> None:
+    forgotten = ForgottenThrottle()
+    forgotten.warning(THROTTLED, now_ms=0)
+    assert forgotten.warning(THROTTLED, now_ms=10_000)
 
-    _, messages = lease.apply(THROTTLED, now_ms=1_000)
-
-    assert [message.split(":")[0] for message in messages] == [
-        "the cluster throttles replication while nothing is being reassigned",
-        "the lease of 1000 ms is over",
-    ]
-
-
-def test_throttle_without_a_lease_is_reported_and_holds() -> None:
-    lease = Lease(None)
-    lease.apply(THROTTLED, now_ms=0)
-
-    view, messages = lease.apply(THROTTLED, now_ms=10**12)
-
-    assert view == THROTTLED
-    assert len(messages) == 1
-
-
-@pytest.mark.parametrize("at_ms", [LEASE_MS - 1, 2 * LEASE_MS])
-def test_new_reassignment_restores_the_throttle_and_its_whole_lease(at_ms: int) -> None:
-    lease = Lease(LEASE_MS)
-    lease.apply(THROTTLED, now_ms=0)
-    was_dropped = not lease.apply(THROTTLED, now_ms=at_ms)[0].has_throttle
-
-    revived, messages = lease.apply(MOVING, now_ms=at_ms + 1)
-
-    assert revived == MOVING
-    assert bool(messages) == was_dropped
-    assert lease.apply(THROTTLED, now_ms=at_ms + 2)[0] == THROTTLED
-    assert lease.apply(THROTTLED, now_ms=at_ms + 1 + LEASE_MS)[0] == THROTTLED
-    assert not lease.apply(THROTTLED, now_ms=at_ms + 2 + LEASE_MS)[0].has_throttle
-
-
-def test_changed_throttle_starts_its_lease_again() -> None:
-    lease = Lease(LEASE_MS)
-    lease.apply(THROTTLED, now_ms=0)
-    changed = replace(THROTTLED, leader_rates={1: 7.0})
-
-    assert lease.apply(changed, now_ms=LEASE_MS) == (changed, ())
-    assert not lease.apply(changed, now_ms=2 * LEASE_MS)[0].has_throttle
+    assert forgotten.warning(other, now_ms=20_000) is None
+    assert not forgotten.is_reported
+    assert forgotten.warning(THROTTLED, now_ms=20_001) is None
+    assert forgotten.warning(THROTTLED, now_ms=30_001)
 
 
 def test_news_of_topics_are_no_change_of_a_throttle() -> None:
-    lease = Lease(LEASE_MS)
-    lease.apply(THROTTLED, now_ms=0)
+    forgotten = ForgottenThrottle()
+    forgotten.warning(THROTTLED, now_ms=0)
 
-    view, _ = lease.apply(replace(THROTTLED, topic_names={ID: "new"}), now_ms=LEASE_MS)
-
-    assert not view.has_throttle
-    assert view.topic_names == {ID: "new"}
-
-
-def test_a_throttle_that_is_removed_is_forgotten() -> None:
-    lease = Lease(LEASE_MS)
-    lease.apply(THROTTLED, now_ms=0)
-    lease.apply(THROTTLED, now_ms=LEASE_MS)
-
-    assert lease.apply(ClusterView(), now_ms=LEASE_MS + 1) == (ClusterView(), ())
-    assert lease.apply(THROTTLED, now_ms=LEASE_MS + 2) == (THROTTLED, ())
-
-
-def test_a_longer_lease_brings_a_dropped_throttle_back() -> None:
-    lease = Lease(LEASE_MS)
-    lease.apply(THROTTLED, now_ms=0)
-    lease.apply(THROTTLED, now_ms=LEASE_MS)
-
-    lease.lease_ms = 2 * LEASE_MS
-
-    assert lease.apply(THROTTLED, now_ms=LEASE_MS + 1) == (THROTTLED, ())
-    assert not lease.apply(THROTTLED, now_ms=2 * LEASE_MS)[0].has_throttle
+    assert forgotten.warning(replace(THROTTLED, topic_names={ID: "new"}), now_ms=10_000)
 
 
 def test_the_names_of_many_are_cut_short() -> None:
-    lease = Lease(1)
+    forgotten = ForgottenThrottle()
     many = ClusterView(leader_replicas={f"t{number:02}": ALL_REPLICAS for number in range(12)})
-    lease.apply(many, now_ms=0)
+    forgotten.warning(many, now_ms=0)
 
-    _, (message, _) = lease.apply(many, now_ms=1)
+    message = forgotten.warning(many, now_ms=10_000)
 
+    assert message
     assert "topics t00, t01, t02, t03, t04, t05, t06, t07, t08, t09 and 2 more; brokers none." in message
 
 

@@ -21,7 +21,7 @@ from tests.support.stub_broker import eventually, on_uvloop
 ONE, OTHER = (Address(host="k", port=port) for port in (1, 2))
 QUIET = Readings(brokers=(1,), topic_names={}, broker_configs={1: {}}, topic_configs={})
 THROTTLED = Readings(brokers=(1,), broker_configs={1: {LEADER_RATE: "50"}}, topic_configs={"t": {LEADER_REPLICAS: "*"}})
-FROM_CLUSTER = Replication(from_cluster=True, poll_interval_ms=3_600_000, lease_ms=None)
+FROM_CLUSTER = Replication(from_cluster=True, poll_interval_ms=3_600_000)
 
 
 class Script:
@@ -235,18 +235,6 @@ async def test_a_reload_uses_the_new_servers() -> None:
 
     assert script.connects[1] == (elsewhere, (ONE,))
     assert not watcher.view.has_throttle
-
-
-@on_uvloop
-async def test_a_reloaded_lease_applies_to_the_current_throttle() -> None:
-    script = Script(THROTTLED)
-    async with watching(script) as watcher:
-        await eventually(lambda: script.views)
-        watcher.update(replace(FROM_CLUSTER, lease_ms=1))
-        await eventually(lambda: not watcher.view.has_throttle)
-        watcher.update(FROM_CLUSTER)
-
-        assert watcher.view.has_throttle
 
 
 @on_uvloop
