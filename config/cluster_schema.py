@@ -10,16 +10,15 @@ from typing import Any, Final
 
 from kafka_quota_proxy.config import model
 from kafka_quota_proxy.config import value_readers as read
-from kafka_quota_proxy.config.addresses import parse_addresses
 from kafka_quota_proxy.config.sections import Key, MappingOf, Section, TextWantedError
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import parse as parse_replicas
-from kafka_quota_proxy.config.units import parse_duration_ms, parse_number, parse_rate, parse_size, shown
+from kafka_quota_proxy.config.units import parse_duration_ms, parse_number, parse_rate, parse_size
 
 # The name of a proxy is part of file names and of every record of the usage log.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
-_QUOTAS_FROM: Final = "kafka://HOST:PORT,HOST:PORT/TOPIC, such as kafka://broker1:9094/kafka-quota-store, or broker"
+_QUOTAS_FROM: Final = "broker, or a mapping such as {kafka: {bootstrap_servers: broker1:9094, topic: quotas}}"
 _CHANGE_RATE: Final = read.quantity(
     partial(parse_number, kind="a rate of changes", example="100"),
     "entities per second, such as 100, or null for no limit",
@@ -81,21 +80,12 @@ def _quotas_from(
 
 
 def quotas_from_mapping(value: object) -> object:
-    """Return the value of the setting ``quotas_from`` as a mapping.
-
-    In the configuration file, the value may be the text ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC`` instead.
-    """
-    if isinstance(value, dict):
-        return value
-    if not isinstance(value, str):
-        raise TextWantedError(f"{_QUOTAS_FROM}; or a mapping with one of the keys kafka and broker", quotable=False)
+    """Return the value of the setting ``quotas_from`` as a mapping. In the file it may be ``broker`` instead."""
     if value == "broker":
         return {"broker": {}}
-    servers, slash, topic = value.removeprefix("kafka://").partition("/")
-    if not value.startswith("kafka://") or not slash:
-        raise ValueError(f"{shown(value)} is not a topic; write {_QUOTAS_FROM}")
-    parse_addresses(servers)
-    return {"kafka": {"bootstrap_servers": servers, "topic": read.topic_name(topic)}}
+    if not isinstance(value, dict):
+        raise TextWantedError(_QUOTAS_FROM, quotable=False)
+    return value
 
 
 # The keys of a Kafka client's settings. They have the names of Kafka's client configs, with ``_`` for ``.``.

@@ -42,7 +42,7 @@ usage_log: {directory: usage}
 """
 # A configuration file has one of these sources of quotas.
 _AUTHORITIES = (
-    b"quotas_from: kafka://127.0.0.1:1/kafka-quota-store\n",
+    b"quotas_from: {kafka: {bootstrap_servers: '127.0.0.1:1', topic: kafka-quota-store}}\n",
     b"quotas_from: broker\n",
     b"store: {directory: quotas.d, audit_log: audit.jsonl}\nprincipals: {admins: [admin]}\n",
     b"store: {kafka: {bootstrap_servers: '127.0.0.1:1'}, directory: d}\nprincipals: {admins: [admin]}\n",

@@ -634,7 +634,6 @@ def test_a_faulty_cluster_is_refused(listener: str, fault: str) -> None:
         ("admin: {bind: 'a:1', metrics_bind: '*:2'}", "admin.metrics_bind: '*:2' names no address; write 0.0.0.0:2"),
         ("upstream_bind: 224.0.0.1", "upstream_bind: '224.0.0.1' is not an IP address of a machine; write one"),
         ("usage_log: {kafka: {bootstrap_servers: '*:1'}}", "usage_log.kafka.bootstrap_servers: '*:1' is not an addr"),
-        ("quotas_from: 'kafka://*:1/t'", "quotas_from: '*:1' is not an address; write HOST:PORT"),
     ],
 )
 def test_an_address_that_nobody_can_use_is_refused(section: str, fault: str) -> None:

@@ -348,7 +348,7 @@ def test_clients_without_a_client_id_are_no_warning_if_they_or_no_clients_have_l
     "more",
     [
         "quotas_from: broker\n",
-        "quotas_from: kafka://k1:9092/store\n",
+        "quotas_from: {kafka: {bootstrap_servers: 'k1:9092', topic: store}}\n",
         "principals: {admins: [admin]}\nstore: {directory: d}\n",
     ],
 )

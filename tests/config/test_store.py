@@ -9,6 +9,8 @@ from tests.support.cases import each_case
 
 LISTENERS = "listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]\n"
 
+FROM_TOPIC = "quotas_from: {kafka: {bootstrap_servers: 'k:9092', topic: t}}\n"
+
 
 def loaded(text: str) -> Loaded:
     return load_bytes((LISTENERS + text).encode(), file="conf/f.yaml")
@@ -127,7 +129,7 @@ def test_a_token_file_is_enough_to_change_the_store() -> None:
             "conf/f.yaml:4: store.kafka.",
         ),
         (
-            "quotas_from: kafka://k:9092/t\nstore: {kafka: {bootstrap_servers: 'k:9092'}, directory: d}\n",
+            f"{FROM_TOPIC}store: {{kafka: {{bootstrap_servers: 'k:9092'}}, directory: d}}\n",
             "conf/f.yaml:3: store: cannot be given with quotas_from",
         ),
         (
@@ -140,11 +142,11 @@ def test_a_token_file_is_enough_to_change_the_store() -> None:
             "conf/f.yaml:2: principals.forward_quota_requests: has no effect without admins",
         ),
         (
-            "quotas_from: kafka://k:9092/t\nstore: {directory: d}\n",
+            f"{FROM_TOPIC}store: {{directory: d}}\n",
             "conf/f.yaml:3: store: cannot be given with quotas_from",
         ),
         (
-            "quotas_from: kafka://k:9092/t\nprincipals:\n  admins: [a]\n",
+            f"{FROM_TOPIC}principals:\n  admins: [a]\n",
             "conf/f.yaml:4: principals.admins: cannot be given with quotas_from in line 2; administrators would",
         ),
         (
@@ -162,7 +164,7 @@ def test_a_faulty_store_is_refused_with_its_line(text: str, said: str) -> None:
 
 
 def test_administrators_with_quotas_from_are_refused() -> None:
-    assert loaded("quotas_from: kafka://k:9092/t\nprincipals: {admins: []}\n").config.principals.admins == frozenset()
+    assert loaded(f"{FROM_TOPIC}principals: {{admins: []}}\n").config.principals.admins == frozenset()
 
 
 @each_case(

@@ -30,7 +30,7 @@ class Store:
 
     def __init__(self, kafka: Kafka, *, partitions: int = 1) -> None:
         self.topic = create_topic(kafka, partitions=partitions, config={"cleanup.policy": "compact"})
-        self.url = f"kafka://{kafka.bootstrap_servers}/{self.topic}"
+        self.servers = kafka.bootstrap_servers
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
 
     def write(self, *records: QuotaRecord) -> None:
@@ -54,7 +54,7 @@ def _proxy(kafka: Kafka, store: Store, directory: Path, **more: Any) -> Iterator
     settings = {
         "listeners": [{"name": "PROXIED", "node_id": kafka.broker.node_id, **listener}],
         "usage_log": {"proxy": "p1", "directory": str(directory)},
-        "quotas_from": store.url,
+        "quotas_from": {"kafka": {"bootstrap_servers": store.servers, "topic": store.topic}},
     }
     with Proxy({**settings, **more}) as proxy:
         yield proxy
@@ -90,7 +90,12 @@ def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, t
         assert is_throttled(lowered, topic)
         assert not is_throttled(filed, topic)
         detail = json.loads(proxy.admin("/readyz"))["quotas_from"]
-        assert detail == {"topic": store.url, "connected": True, "read": True, "rules": 3}
+        assert detail == {
+            "topic": f"kafka://{store.servers}/{store.topic}",
+            "connected": True,
+            "read": True,
+            "rules": 3,
+        }
 
         store.write_bytes(b'{"client-id":"ruled"}', b"garbage")
         store.write_bytes(b"\xff", None)
@@ -108,7 +113,7 @@ def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, t
         # The file's rule takes precedence while it exists. Then the topic's rule holds again.
         assert proxy.reload({
             "usage_log": {"proxy": "p1", "directory": str(tmp_path)},
-            "quotas_from": store.url,
+            "quotas_from": {"kafka": {"bootstrap_servers": store.servers, "topic": store.topic}},
             "quotas": [{"client-id": "lowered", "producer_byte_rate": 8}],
         })  # fmt: skip
         assert (_limits(proxy, "lowered"), _limits(proxy, "filed")) == ([8], [5])

@@ -281,14 +281,20 @@ def test_the_limit_of_an_address_covers_all_users(other_kinds: Path, explained: 
 
 
 @pytest.mark.parametrize(
-    ("where", "others"),
+    ("written", "where", "others"),
     [
-        ("kafka://k1:9092,k2:9092/store", "the topic may have rules for other entities"),
-        ("broker", "the brokers may have quotas for other entities: see kafka-configs.sh --describe"),
+        (
+            "{kafka: {bootstrap_servers: 'k1:9092,k2:9092', topic: store}}",
+            "kafka://k1:9092,k2:9092/store",
+            "the topic may have rules for other entities",
+        ),
+        ("broker", "broker", "the brokers may have quotas for other entities: see kafka-configs.sh --describe"),
     ],
 )
-def test_other_sources_of_rules_are_named(where: str, others: str, path: Path, explained: Explained) -> None:
-    path.write_text(f"{CONFIG}quotas_from: {where}\n")
+def test_other_sources_of_rules_are_named(
+    written: str, where: str, others: str, path: Path, explained: Explained
+) -> None:
+    path.write_text(f"{CONFIG}quotas_from: {written}\n")
 
     assert explained(path, "--user", "admin").endswith(f"\nquotas_from {where}: only the file was read; {others}\n")
     assert json.loads(explained(path, "--json"))["quotas_from"] == where

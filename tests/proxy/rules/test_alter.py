@@ -385,12 +385,3 @@ def test_terms_that_fit_no_rule_are_refused() -> None:
         == "Invalid terms: enforcement: is not for addresses; the setting of the listener applies to them"
     )
     assert (nobody.changes, filed.changes, of_ip.changes) == ((), (), ())
-
-
-def test_terms_that_could_not_be_read_again_are_refused() -> None:
-    begins_ms = 1_800_000_000_000
-    unreadable = Terms(ramp=Ramp(start=((P, 0.0),), begins_ms=begins_ms, over_ms=9, steps=1))
-    (result,) = ask({}, (ALICE, {P: 5.0}), terms={Entity("alice"): replacement(unreadable)}).results
-    assert (result.error_code, (result.error_message or "")[:64]) == (
-        42, "Invalid terms: ramp.from.producer_byte_rate: would not be the sa",
-    )  # fmt: skip
