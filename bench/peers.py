@@ -73,16 +73,24 @@ def with_and_without_rewriting(broker_port: int) -> Iterator[list[Peer]]:
 def with_and_without_queue(routes: Mapping[str, Route]) -> Iterator[list[Peer]]:
     """Run our proxy without a queue, and with a queue that is never full."""
     upstream = f"127.0.0.1:{routes[OURS_QUEUEING].upstream_port}"
-    listener = {"upstream": upstream, "fair_call_queue": {"max_in_flight": _ENOUGH_SLOTS}}
-    with _two_of_ours(routes, listener) as (_, peers):
+    queue = {"max_in_flight": _ENOUGH_SLOTS}
+    with _two_of_ours(routes, {"upstream": upstream}, queue) as (_, peers):
         yield peers
 
 
 @contextmanager
-def _two_of_ours(routes: Mapping[str, Route], listener: Mapping[str, Any]) -> Iterator[tuple[Proxy, list[Peer]]]:
-    """Run one process with both listeners, because two processes would differ by more than the effect."""
+def _two_of_ours(
+    routes: Mapping[str, Route], listener: Mapping[str, Any], queue: Mapping[str, Any] | None = None
+) -> Iterator[tuple[Proxy, list[Peer]]]:
+    """Run one process with both listeners, because two processes would differ by more than the effect.
+
+    ``queue`` is the ``fair_call_queue`` of the other listener.
+    """
     (ours, other) = routes.values()
     config = our_config(ours)
+    if queue is not None:
+        config["listeners"][0]["fair_call_queue"] = False
+        config["fair_call_queue"] = queue
     config["listeners"].append({"name": "other", "bind": f"127.0.0.1:{other.port}", **listener})
     with Proxy(config) as proxy:
         yield proxy, [Peer(name=name, port=one.port, pid=proxy.process.pid) for name, one in routes.items()]

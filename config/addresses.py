@@ -12,9 +12,7 @@ from kafka_quota_proxy.config.units import shown
 _HOST_PORT: Final = re.compile(
     r"(?:\[([0-9A-Fa-f:.]+(?:%[^\s\[\]]+)?)\]|([^\s\[\]:/@,*?<>(){}$\"'`\\|;&#=%]+)):([0-9]+)", re.ASCII
 )
-_SHORT_IP: Final = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,10}){0,3}", re.ASCII)
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_BROADCAST: Final = IPv4Address("255.255.255.255")
 _PORT_RANGE: Final = re.compile(r"([0-9]{1,5})\s*-\s*([0-9]{1,5})", re.ASCII)
 _PORT_RANGE_HELP: Final = "write FIRST-LAST, such as 9193-9292: the broker with node id n gets port FIRST + n"
 _ADDRESS_HELP: Final = 'write HOST:PORT, such as 127.0.0.1:9092 or "[::1]:9092"'
@@ -49,8 +47,6 @@ def parse_address(value: str) -> Address:
         raise UnitError(f"{shown(host)} is not a host name: between its dots there are 1 to 63 characters")
     if host and re.fullmatch(r"\d+(\.\d+)+", host) and ip_of(host) is None:
         raise UnitError(f"{shown(host)} is not an IP address: it has four numbers from 0 to 255")
-    if is_group(ipv6 or host):
-        raise UnitError(f"{ipv6 or host} is the address of a group of machines; write the address of one")
     return Address(host=ipv6 or host, port=port)
 
 
@@ -63,17 +59,11 @@ def parse_bind(value: str) -> Address:
 
 
 def ip_of(host: str) -> IPv4Address | IPv6Address | None:
-    """Return the IP address that a host is, as a system reads it (also ``0`` and ``127.1``), or None for a name."""
+    """Return the IP address that a host is, or None for a name. An IPv4-mapped address is one of IPv4."""
     try:
         found = ip_address(host)
     except ValueError:
-        if not _SHORT_IP.fullmatch(host):
-            return None
-        *first, last = map(int, host.split("."))
-        space = 256 ** (4 - len(first))  # the last number stands for all bytes that are left
-        if last >= space or any(number > 255 for number in first):
-            return None
-        return IPv4Address(int.from_bytes(bytes(first)) * space + last)
+        return None
     return getattr(found, "ipv4_mapped", None) or found
 
 
@@ -81,12 +71,6 @@ def is_any(host: str) -> bool:
     """Whether a host stands for all addresses of a machine, as 0.0.0.0 does. One can listen there."""
     found = ip_of(host)
     return found is not None and found.is_unspecified
-
-
-def is_group(host: str) -> bool:
-    """Whether a host is a multicast or broadcast address, which TCP has no connections to."""
-    found = ip_of(host)
-    return found is not None and (found.is_multicast or found == _BROADCAST)
 
 
 def is_loopback(host: str) -> bool:
@@ -127,11 +111,8 @@ def parse_ip(value: str) -> str:
 
 def usual_ip(value: str) -> str | None:
     """Return an IP address in its normal form as ``parse_ip`` does, or None if ``value`` is not an IP address."""
-    try:
-        address = ip_address(value)
-    except ValueError:
-        return None
-    return str(getattr(address, "ipv4_mapped", None) or address)
+    found = ip_of(value)
+    return None if found is None else str(found)
 
 
 def canonical(host: str) -> str:

@@ -10,36 +10,32 @@ from typing import Final
 from kafka_quota_proxy.config import fair_call_queue as queue
 from kafka_quota_proxy.config import fair_call_queue_options as options
 from kafka_quota_proxy.config.document import Document, Finding, error, warning
-from kafka_quota_proxy.config.listener_checks import upstreams_of
-from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.sections import Part
 
-_KEY: Final = "fair_call_queue"
 _LEAST_IN_FLIGHT: Final = "max_in_flight.min"
 _MOST_IN_FLIGHT: Final = "max_in_flight.max"
 _BY_RESPONSE_TIME: Final = "decay-scheduler.backoff.responsetime.enable"
 
 
-def _check_sections(top: Part, _: Document) -> Iterator[Finding]:
-    for place in [top, *top.parts("listeners")]:
-        section = place.find(_KEY)
-        if section is None:
-            continue
-        levels = section.get(options.LEVELS, options.DEFAULTS.levels)
-        if levels is not None:
-            yield from _check_length(section, options.CAPACITY_WEIGHTS, levels, "weight")
-            yield from _check_length(section, options.MULTIPLEXER_WEIGHTS, levels, "weight")
-            yield from _check_length(section, options.RESPONSE_TIMES, levels, "duration")
-            yield from _check_length(section, options.THRESHOLDS, levels - 1, "threshold", " but the last")
-            if section.get("callqueue.impl") is not queue.CallQueueImpl.FIFO:
-                yield from _check_capacity(section, levels)
-        thresholds = section.get(options.THRESHOLDS) or []
-        if None not in thresholds and any(high <= low for low, high in pairwise(thresholds)):
-            message = f"must ascend, each above the one before, not {thresholds}"
-            yield error((*section.at, options.THRESHOLDS), message)
-        yield from _check_in_flight(section)
-        if section.get(_BY_RESPONSE_TIME) and not section.get("backoff.enable"):
-            yield warning((*section.at, _BY_RESPONSE_TIME), "has no effect without backoff.enable: true")
+def _check_section(top: Part, _: Document) -> Iterator[Finding]:
+    section = top.find("fair_call_queue")
+    if section is None:
+        return
+    levels = section.get(options.LEVELS, options.DEFAULTS.levels)
+    if levels is not None:
+        yield from _check_length(section, options.CAPACITY_WEIGHTS, levels, "weight")
+        yield from _check_length(section, options.MULTIPLEXER_WEIGHTS, levels, "weight")
+        yield from _check_length(section, options.RESPONSE_TIMES, levels, "duration")
+        yield from _check_length(section, options.THRESHOLDS, levels - 1, "threshold", " but the last")
+        if section.get("callqueue.impl") is not queue.CallQueueImpl.FIFO:
+            yield from _check_capacity(section, levels)
+    thresholds = section.get(options.THRESHOLDS) or []
+    if None not in thresholds and any(high <= low for low, high in pairwise(thresholds)):
+        message = f"must ascend, each above the one before, not {thresholds}"
+        yield error((*section.at, options.THRESHOLDS), message)
+    yield from _check_in_flight(section)
+    if section.get(_BY_RESPONSE_TIME) and not section.get("backoff.enable"):
+        yield warning((*section.at, _BY_RESPONSE_TIME), "has no effect without backoff.enable: true")
 
 
 def _check_length(section: Part, key: str, length: int, noun: str, but: str = "") -> Iterator[Finding]:
@@ -69,23 +65,6 @@ def _check_in_flight(section: Part) -> Iterator[Finding]:
         key = _LEAST_IN_FLIGHT if _LEAST_IN_FLIGHT in section else _MOST_IN_FLIGHT
         message = f"the least, {least}, is above the most, {most}; give max_in_flight.min and .max in order"
         yield error((*section.at, key), message)
-    if section.get("max_in_flight") is not None:
-        for key in (_LEAST_IN_FLIGHT, _MOST_IN_FLIGHT):
-            if key in section:
-                message = f"belongs to max_in_flight: {options.ADAPTIVE}; remove it if the number is fixed"
-                yield error((*section.at, key), message)
 
 
-def _check_shared_upstreams(top: Part, document: Document) -> Iterator[Finding]:
-    """Report listeners that share the queue of one broker but have different settings for the queue."""
-    first: dict[frozenset[Address], tuple[Part, int]] = {}
-    for listener in top.parts("listeners"):
-        upstream, section = upstreams_of(listener), listener.get(_KEY, top.get(_KEY))
-        if upstream and section is not None:
-            other, line = first.setdefault(upstream, (section, document.line(listener.at)))
-            if other != section:
-                message = f"the listener in line {line} has another {_KEY} and the same upstream, whose queue"
-                yield error((*listener.at, _KEY), f"{message} they share; give both the same, or false to one")
-
-
-CHECKS: Final = (_check_sections, _check_shared_upstreams)
+CHECKS: Final = (_check_section,)

@@ -82,13 +82,6 @@ _REMOVED: Final = {
 }
 
 
-def none_for_false(value: object) -> object:
-    """Return a section as it is, or None for ``false``, by which a listener has no fair call queue."""
-    if value is not False and not isinstance(value, dict):
-        raise ValueError("must be a mapping of its settings, {} where all is left to the defaults, or false for none")
-    return None if value is False else value
-
-
 # ``settings`` takes the values of these keys by their fields.
 FAIR_CALL_QUEUE: Final = Section(
     dict,

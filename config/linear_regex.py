@@ -15,15 +15,15 @@ import re2
 # Names in use are shorter. A longer name matches no pattern, because the time also grows with the length of the
 # pattern.
 MAX_NAME_LENGTH: Final = 4_096
-_PIECE: Final = re.compile(r"\\(?:(?P<number>[1-9][0-9]?)|g<(?P<group>[a-zA-Z_0-9]+)>|(?P<itself>\\))|(?P<text>[^\\]+)")
+_PIECE: Final = re.compile(r"\\(?:(?P<number>[1-9][0-9]?)|(?P<itself>\\))|(?P<text>[^\\]+)")
 
 
 class LinearRegexError(ValueError):
     """A pattern is not valid, or cannot be matched in linear time. ``str`` gives the reason."""
 
 
-# RE2's objects are typed as those of re, since they share the methods in use: fullmatch, search, groups and groupindex
-# of a pattern, and [], start, end and groups of a match.
+# RE2's objects are typed as those of re, since they share the methods in use: fullmatch, search and groups of a
+# pattern, and [], start, end and groups of a match.
 Pattern = re.Pattern[str]
 Match = re.Match[str]
 
@@ -52,28 +52,23 @@ def match_whole(pattern: Pattern, name: str) -> Match | None:
 def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
     r"""Split the replacement text of a rule into parts, which are literal texts and numbers of groups.
 
-    ``\1``, ``\g<1>`` and ``\g<name>`` stand for groups of the pattern. Raises LinearRegexError if there is no such
-    group, and for any other use of a backslash.
+    ``\1`` stands for the first group of the pattern. Raises LinearRegexError if there is no such group, and for any
+    other use of a backslash.
     """
     parts: list[str | int] = []
     at = 0
     while at < len(text):
         found = _PIECE.match(text, at)
         if found is None:
-            raise LinearRegexError(rf"{text[at : at + 2]!r} is none of \1, \g<1>, \g<name> and \\")
+            raise LinearRegexError(rf"{text[at : at + 2]!r} is none of \1 to \99 and \\")
         at = found.end()
-        name = found["number"] or found["group"]
-        parts.append(_group(name, pattern) if name else found["itself"] or found["text"])
+        number = int(found["number"]) if found["number"] else None
+        if number is not None and number > pattern.groups:
+            raise LinearRegexError(f"the pattern has no group {number}")
+        parts.append((found["itself"] or found["text"]) if number is None else number)
     return tuple(parts)
 
 
 def replaced(found: Match, replacement: tuple[str | int, ...]) -> str:
     """Return the text of a replacement in which each group is what it matched. A group that did not match is empty."""
     return "".join(part if isinstance(part, str) else found[part] or "" for part in replacement)
-
-
-def _group(name: str, pattern: Pattern) -> int:
-    number = int(name) if name.isdigit() else pattern.groupindex.get(name, -1)
-    if not 0 <= number <= pattern.groups:
-        raise LinearRegexError(f"the pattern has no group {name}")
-    return number

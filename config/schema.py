@@ -6,16 +6,16 @@ A table says how each key is read and checked. ``config.sections`` reads the fil
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from itertools import chain
 from typing import Any, Final
 
 from kafka_quota_proxy.config import model
 from kafka_quota_proxy.config import value_readers as read
-from kafka_quota_proxy.config.addresses import is_group, parse_address, parse_ip, parse_port_range
+from kafka_quota_proxy.config.addresses import not_an_ip, parse_address, parse_ip, parse_port_range, usual_ip
 from kafka_quota_proxy.config.cluster_schema import QUOTAS_FROM, REPLICATION, STORE, USAGE_LOG, quotas_from_mapping
 from kafka_quota_proxy.config.document import Odd
-from kafka_quota_proxy.config.fair_call_queue_options import FAIR_CALL_QUEUE, none_for_false
+from kafka_quota_proxy.config.fair_call_queue_options import FAIR_CALL_QUEUE
 from kafka_quota_proxy.config.linear_regex import LinearRegexError, Pattern, compile_linear, read_replacement
 from kafka_quota_proxy.config.model import (
     Address,
@@ -171,8 +171,6 @@ PRINCIPALS: Final = Section(
 _ENFORCEMENT: Final = Key(read.member_of(Enforcement))
 _SHAPING: Final = Key(read.member_of(Shaping))
 _BIND: Final = Key(read.bind, missing="write the address to listen on, such as 0.0.0.0:9092")
-# ``fair_call_queue: false`` becomes None. Null in the file is a fault.
-_FAIR_CALL_QUEUE: Final = Key(FAIR_CALL_QUEUE, expand=none_for_false)
 _CONNECTION_LIMIT: Final = Key(
     read.or_null(read.whole_number(1, INT32_MAX, ", or null for no limit")),
     null="a number such as 10000, or null for no limit",
@@ -220,6 +218,11 @@ def _network(value: object) -> IPv4Network | IPv6Network:
         raise ValueError(f"{error}; write a network such as 10.0.0.0/8, or an address such as 10.0.0.7") from error
 
 
+def _no_queue(value: object) -> None:
+    if value is not False:
+        raise ValueError("must be false, for no queue at this listener; its settings belong to the top of the file")
+
+
 def _tls_version(value: object) -> TlsVersion:
     # YAML reads 1.2 as a number.
     return read.member_of(TlsVersion)(str(value) if isinstance(value, float) else value)
@@ -239,12 +242,9 @@ def _all_rules(lists: Iterable[tuple[MappingRule, ...]]) -> tuple[MappingRule, .
 
 def _own_ip_address(value: object) -> str:
     name = read.text("an IP address of this machine, such as 10.0.0.5")(value)
-    try:
-        found = str(ip_address(name))
-    except ValueError:
-        found = None
-    if found is None or is_group(found):
-        raise ValueError(f"{name!r} is not an IP address of a machine; write one of this machine, such as 10.0.0.5")
+    found = usual_ip(name)
+    if found is None:
+        raise ValueError(not_an_ip(name))
     return found
 
 
@@ -310,7 +310,7 @@ _LISTENER: Final = Section(
         ),
         "client_tls": Key(_CLIENT_TLS),
         "upstream_tls": Key(_UPSTREAM_TLS),
-        "fair_call_queue": _FAIR_CALL_QUEUE,
+        "fair_call_queue": Key(_no_queue),
         "relay": Key(read.member_of(RelayKind)),
     },
 )
@@ -347,7 +347,7 @@ FILE: Final = Section(
         "quotas": Key(ListOf(QUOTA)),
         "principals": Key(PRINCIPALS, takes_null=True),
         "replication": Key(REPLICATION),
-        "fair_call_queue": _FAIR_CALL_QUEUE,
+        "fair_call_queue": Key(FAIR_CALL_QUEUE),
         "usage_log": Key(USAGE_LOG),
         "quotas_from": Key(QUOTAS_FROM, expand=quotas_from_mapping),
         "store": Key(STORE),

@@ -4,7 +4,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 
-from kafka_quota_proxy.config.addresses import ip_of, is_any, is_group, parse_address, parse_bind, parse_ip
+from kafka_quota_proxy.config.addresses import ip_of, is_any, parse_address, parse_bind, parse_ip
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import Address
 from tests.support.cases import each_case
@@ -46,9 +46,7 @@ def test_an_address_is_written_as_it_is_read(written: str, host: str, port: int)
         ("[:]:9092", "write HOST:PORT"),
         ("10.0.0.256:9092", "four numbers from 0 to 255"),
         ("1.2.3.4.5:9092", "four numbers from 0 to 255"),
-        ("224.0.0.1:9092", "a group of machines; write the address of one"),
-        ("255.255.255.255:9092", "a group of machines"),
-        ("[ff02::1]:9092", "a group of machines"),
+        ("127.1:9092", "four numbers from 0 to 255"),
     ],
 )
 def test_a_text_that_is_no_address_is_refused_with_a_reason(written: str, hint: str) -> None:
@@ -62,21 +60,15 @@ def test_a_star_is_no_address_to_listen_on(written: str) -> None:
         parse_bind(written)
 
 
-@each_case("written", ["0.0.0.0:9092", "[::]:9092", "[::0]:0", "127.1:9092", "0:9092", "my_host:9092", "10.0.0.1:1"])
+@each_case("written", ["0.0.0.0:9092", "[::]:9092", "[::0]:0", "my_host:9092", "10.0.0.1:1"])
 def test_an_address_on_which_one_can_listen_is_read(written: str) -> None:
     assert parse_bind(written) == parse_address(written)
 
 
-@each_case("host", ["0.0.0.0", "::", "::0", "0:0:0:0:0:0:0:0", "0", "::ffff:0.0.0.0"])  # noqa: S104
+@each_case("host", ["0.0.0.0", "::", "::0", "0:0:0:0:0:0:0:0", "::ffff:0.0.0.0"])  # noqa: S104
 def test_an_address_that_means_all_is_known_in_each_form(host: str) -> None:
     assert is_any(host)
-    assert not is_group(host)
     assert not is_any(f"{host}1")
-
-
-@each_case("host, ip", [("127.1", "127.0.0.1"), ("10.1.258", "10.1.1.2"), ("127.256", "127.0.1.0"), ("1", "0.0.0.1")])
-def test_a_short_ip_address_is_read_as_systems_do(host: str, ip: str) -> None:
-    assert str(ip_of(host)) == ip
 
 
 @each_case("host", ["broker1", "256.1", "10.0.0.256", "4294967296", "1.2.3.4.5", "9" * 5_000])

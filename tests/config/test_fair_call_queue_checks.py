@@ -161,25 +161,19 @@ def test_the_example_shows_the_defaults() -> None:
     assert found.config.listeners[0].fair_call_queue == queue("decay-scheduler.thresholds: [13, 25, 50]")
 
 
-def test_a_listener_has_the_queue_of_the_file_its_own_or_none() -> None:
+def test_a_listener_has_the_queue_of_the_file_or_none() -> None:
     text = """\
 listeners:
   - {name: a, bind: 'h:1', upstream: 'k:1'}
-  - {name: b, bind: 'h:2', upstream: 'k:2', fair_call_queue: {callqueue.capacity: 8}}
-  - {name: c, bind: 'h:3', upstream: 'k:1', fair_call_queue: false}
+  - {name: b, bind: 'h:3', upstream: 'k:1', fair_call_queue: false}
 fair_call_queue: {scheduler.priority.levels: 2}
 """
 
-    a, b, c = (one.fair_call_queue for one in loaded(text).config.listeners)
+    a, b = (one.fair_call_queue for one in loaded(text).config.listeners)
 
     assert a is not None
     assert a.levels == 2
-    assert b == FairCallQueue(capacity=8)
-    assert c is None
-
-
-def test_false_in_the_file_means_no_queue() -> None:
-    assert loaded(f"{LISTENERS}fair_call_queue: false\n").config.listeners[0].fair_call_queue is None
+    assert b is None
 
 
 # -- faults --
@@ -235,8 +229,6 @@ def test_false_in_the_file_means_no_queue() -> None:
         ("weighted-cost.lockshared: -1\ncost-provider.impl: weighted", "lockshared: must be a whole number from 0"),
         ("backoff.enable: 'true'", "must be true or false (without quotes)"),
         ("max_in_flight: 0", "must be adaptive, or a whole number from 1"),
-        ("max_in_flight: 8\nmax_in_flight.min: 4", "max_in_flight.min: belongs to max_in_flight: adaptive"),
-        ("max_in_flight: 8\nmax_in_flight.max: 9", "max_in_flight.max: belongs to max_in_flight: adaptive"),
         ("max_in_flight.min: 501", "max_in_flight.min: the least, 501, is above the most, 500"),
         ("max_in_flight.max: 3", "max_in_flight.max: the least, 4, is above the most, 3"),
         ("callqueue.capasity: 3", "unknown key; did you mean callqueue.capacity?"),
@@ -275,57 +267,15 @@ def test_a_removed_key_is_one_fault_that_says_what_to_write(key: str, value: str
     assert advice in found
 
 
-@each_case("value", ["true", "", "fair", "[]", "4"])
-def test_the_section_is_a_mapping_or_false(value: str) -> None:
-    wanted = "fair_call_queue: must be a mapping of its settings"
+@each_case("value", ["true", "{}", "fair"])
+def test_a_listener_has_no_settings_of_its_own(value: str) -> None:
+    (fault,) = faults(f"listeners: [{{name: a, bind: 'h:1', upstream: 'k:1', fair_call_queue: {value}}}]\n")
 
-    (of_file,) = faults(f"{LISTENERS}fair_call_queue: {value}\n")
-    (of_listener,) = faults(
-        f"listeners:\n  - name: a\n    bind: 'h:1'\n    upstream: 'k:1'\n    fair_call_queue: {value}\n"
-    )
-
-    assert of_file.startswith(f"f.yaml:2: {wanted}")
-    assert of_listener.startswith(f"f.yaml:5: listeners[0].{wanted}")
-
-
-def test_faults_of_a_listeners_own_queue_have_their_lines() -> None:
-    assert faults(
-        """\
-        listeners:
-          - name: a
-            bind: h:1
-            upstream: k:1
-            fair_call_queue:
-              scheduler.priority.levels: 2
-              decay-scheduler.thresholds: [10, 20]
-              callqueue.impel: fair
-        """
-    ) == [
-        "f.yaml:7: listeners[0].fair_call_queue.decay-scheduler.thresholds: has 2 thresholds; "
-        "give 1, one for each level but the last",
-        "f.yaml:8: listeners[0].fair_call_queue.callqueue.impel: unknown key; did you mean callqueue.impl?",
-    ]
+    assert fault.startswith("f.yaml:1: listeners[0].fair_call_queue: must be false, for no queue at this listener")
 
 
 def test_faulty_levels_do_not_lead_to_faults_of_lists() -> None:
     assert "from 1 to 100" in only_fault("scheduler.priority.levels: many\ndecay-scheduler.thresholds: [10, 20]")
-
-
-def test_listeners_in_front_of_one_broker_share_its_queue() -> None:
-    text = """\
-listeners:
-  - {name: a, bind: 'h:1', upstream: 'k:1'}
-  - {name: b, bind: 'h:2', upstream: 'k:1', fair_call_queue: {callqueue.capacity: 8}}
-  - {name: c, bind: 'h:3', upstream: 'k:1', fair_call_queue: false}
-  - {name: d, bind: 'h:4', upstream: 'k:2', fair_call_queue: {callqueue.capacity: 8}}
-  - {name: e, bind: 'h:5', upstream: 'k:2', fair_call_queue: {callqueue.capacity: 8}}
-fair_call_queue: {}
-"""
-
-    assert faults(text) == [
-        "f.yaml:3: listeners[1].fair_call_queue: the listener in line 2 has another fair_call_queue and the same "
-        "upstream, whose queue they share; give both the same, or false to one"
-    ]
 
 
 def test_backoff_by_response_time_alone_is_a_warning() -> None:

@@ -402,8 +402,7 @@ def test_an_invalid_upstream_bind_is_refused(value: str, hint: str) -> None:
         (LISTENERS + "principals: {brokers: [<default>]}\n", "<default> cannot be used here"),
         (LISTENERS + "principals: {fold: [{match: '(a', to: b}]}\n", "fold[0].match: is not a regular expression"),
         (LISTENERS + "principals: {fold: [{match: a, to: '\\1'}]}\n", "the pattern has no group 1"),
-        (LISTENERS + "principals: {fold: [{match: a, to: '\\g<x>'}]}\n", "the pattern has no group x"),
-        (LISTENERS + "principals: {fold: [{match: a, to: '\\n'}]}\n", r"'\\n' is none of \1, \g<1>, \g<name> and"),
+        (LISTENERS + "principals: {fold: [{match: a, to: '\\n'}]}\n", r"'\\n' is none of \1 to \99 and"),
         (LISTENERS + "principals: {fold: [{match: '(a)\\1', to: b}]}\n", "back-references and possessive repetitions"),
         (LISTENERS + "principals: {fold: [{match: 'a(?!b)', to: b}]}\n", "invalid perl operator: (?!"),
         (LISTENERS + "principals: {fold: [{to: x}]}\n", "fold[0].match: is missing"),
@@ -606,7 +605,6 @@ def test_the_brokers_of_a_cluster_have_the_hundred_ports_behind_the_bootstrap_po
         ("bind: a:1, bootstrap_servers: 'b:2,a:1'", "bootstrap_servers: a:1 is bound by this proxy in line 1"),
         ("bind: a:1, bootstrap_servers: b:2, advertised_host: 'c:3'", "advertised_host: 'c:3' is not a host name"),
         ("bind: '*:1', bootstrap_servers: b:2", "bind: '*:1' names no address; write 0.0.0.0:1 to listen on all"),
-        ("bind: 224.0.0.1:1, bootstrap_servers: b:2", "bind: 224.0.0.1 is the address of a group of machines"),
         ("bind: a:1, bootstrap_servers: '*:2'", "bootstrap_servers: '*:2' is not an address; write HOST:PORT"),
         ("bind: '[::0]:1', bootstrap_servers: b:2", "advertised_host: is missing; clients cannot connect to ::0"),
         ("bind: 'a:1', bootstrap_servers: 'b:2', advertised_host: '*'", "advertised_host: '*' is not a host name or"),
@@ -615,7 +613,6 @@ def test_the_brokers_of_a_cluster_have_the_hundred_ports_behind_the_bootstrap_po
             "advertised_host: no client can connect to 0.0.0.0, which means all addresses; write the host that clients",
         ),
         ("bind: 'a:1', bootstrap_servers: 'b:2', advertised_host: '::'", "advertised_host: no client can connect to :"),
-        ("bind: 'a:1', bootstrap_servers: 'b:2', advertised_host: 'ff02::1'", "advertised_host: 'ff02::1' is not a h"),
         ("bind: a:1, bootstrap_servers: b:2, broker_ports: 9000", "broker_ports: must be FIRST-LAST"),
         ("bind: a:1, bootstrap_servers: b:2, broker_ports: 9-8", "broker_ports: '9-8' is not a range within"),
         ("bind: a:1, bootstrap_servers: b:2, broker_ports: 9-99999", "broker_ports: '9-99999' is not a range within"),
@@ -632,7 +629,6 @@ def test_a_faulty_cluster_is_refused(listener: str, fault: str) -> None:
     [
         ("admin: {bind: '*:1'}", "admin.bind: '*:1' names no address; write 0.0.0.0:1 to listen on all of them"),
         ("admin: {bind: 'a:1', metrics_bind: '*:2'}", "admin.metrics_bind: '*:2' names no address; write 0.0.0.0:2"),
-        ("upstream_bind: 224.0.0.1", "upstream_bind: '224.0.0.1' is not an IP address of a machine; write one"),
         ("usage_log: {kafka: {bootstrap_servers: '*:1'}}", "usage_log.kafka.bootstrap_servers: '*:1' is not an addr"),
     ],
 )
