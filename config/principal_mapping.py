@@ -37,14 +37,24 @@ _TOKEN: Final = re.compile(
 _TAKEN: Final = r"a pattern may have characters, [a-z], ., ^, $, |, (…), (?:…), *, +, ?, {n,m}, \d, \w, \s and \."
 
 
-class JavaRegexError(ValueError):
-    """A pattern is not valid in Java, or is not supported here. ``str`` names the construct and gives the remedy."""
+_FORM: Final = "write DEFAULT or RULE:pattern/replacement/, with L or U behind the last slash for lower or upper case"
+# A pattern or a replacement. A backslash escapes the next character.
+_PART: Final = r"(?:\\[^\n\r\x85\u2028\u2029]|[^\\/])*"
+_RULE: Final = re.compile(
+    rf"(?P<rule>DEFAULT|RULE:(?P<pattern>{_PART})/(?P<replacement>{_PART})/(?P<case>[LU]?))\s*(?:,[\s,]*|\Z)", re.ASCII
+)
+# Blanks, which Kafka removes, and commas around empty rules, which it ignores.
+_AROUND: Final = "".join(map(chr, range(0x21))) + ","
+
+
+class MappingRuleError(ValueError):
+    """Kafka would refuse the mapping rules or fail with them, or this proxy cannot apply them as Kafka does."""
 
 
 def compile_java(pattern: str) -> Pattern:
     """Return a compiled pattern that matches names without ``LINE_ENDS`` as ``pattern`` does in Java.
 
-    Raises JavaRegexError if the pattern is not valid or has a construct that is refused.
+    Raises MappingRuleError if the pattern is not valid or has a construct that is refused.
     """
     opened: list[int] = []
     at, group = 0, ""  # the group that ends at ``at``, if any
@@ -52,10 +62,10 @@ def compile_java(pattern: str) -> Pattern:
         while at < len(pattern):
             token = _TOKEN.match(pattern, at)
             if token is None:
-                raise JavaRegexError(f"{pattern[at : at + 20]} is not supported; {_TAKEN}")
+                raise MappingRuleError(f"{pattern[at : at + 20]} is not supported; {_TAKEN}")
             # Java and RE2 end the repetition of a possibly empty group at different places.
             if group and token["repetition"] and token[0][0] != "?" and compile_linear(group).fullmatch(""):
-                raise JavaRegexError(
+                raise MappingRuleError(
                     f"{token[0]} repeats a group that can be empty; let it take one character at least"
                 )
             if token["open"]:
@@ -64,18 +74,7 @@ def compile_java(pattern: str) -> Pattern:
             group = pattern[opened.pop() : at] if token["close"] and opened else ""
         return compile_linear(pattern)
     except LinearRegexError as error:
-        raise JavaRegexError(f"cannot be matched in time linear in a client's name: {error}; {_TAKEN}") from error
-
-
-_FORM: Final = "write DEFAULT or RULE:pattern/replacement/, with L or U behind the last slash for lower or upper case"
-
-# A pattern or a replacement. A backslash escapes the next character.
-_PART: Final = r"(?:\\[^\n\r\x85\u2028\u2029]|[^\\/])*"
-_RULE: Final = rf"RULE:(?P<pattern>{_PART})/(?P<replacement>{_PART})/(?P<case>[LU]?)"
-_ONE: Final = re.compile(rf"(?P<default>DEFAULT)|{_RULE}", re.ASCII)
-_ANY: Final = r"[^\n\r\x85\u2028\u2029]*?"
-# A rule together with any text up to the next comma, so that an error message can show this text.
-_NEXT: Final = re.compile(rf"\s*(?P<rule>DEFAULT|{_RULE}{_ANY}|{_ANY})\s*(?:,\s*|\Z)", re.ASCII)
+        raise MappingRuleError(f"cannot be matched in time linear in a client's name: {error}; {_TAKEN}") from error
 
 
 class LetterCase(Enum):
@@ -99,40 +98,27 @@ class MappingRule:
 DEFAULT_RULES: Final = (MappingRule(source="DEFAULT"),)
 
 
-class MappingRuleError(ValueError):
-    """Kafka would refuse the mapping rules or fail with them, or this proxy cannot apply them as Kafka does."""
-
-
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
     """Return the rules in a value of ``ssl.principal.mapping.rules``. Raises MappingRuleError if one is not valid."""
-    return tuple(_rule(source) for source in _split(text) if source)
-
-
-def _split(text: str) -> list[str]:
-    sources: list[str] = []
-    stripped = text.strip("".join(map(chr, range(0x21))))
+    rules: list[MappingRule] = []
+    stripped = text.strip(_AROUND)
     at = 0
     while at < len(stripped):
-        found = _NEXT.match(stripped, at)
+        found = _RULE.match(stripped, at)
         if found is None:
-            # Kafka would silently ignore the text after the line break.
-            raise MappingRuleError("has a line break between rules without a comma; write one rule per line")
-        sources.append(found["rule"])
+            raise MappingRuleError(f"{stripped[at:]!r} does not begin with a rule; {_FORM}")
+        rules.append(_rule(found))
         at = found.end()
-    return sources
+    return tuple(rules)
 
 
-def _rule(source: str) -> MappingRule:
-    found = _ONE.match(source)
-    if found is None:
-        raise MappingRuleError(f"{source!r} is not a rule; {_FORM}")
-    if found.end() < len(source):
-        raise MappingRuleError(f"{source!r} has {source[found.end() :]!r} behind its end; {_FORM}")
-    if found["default"]:
+def _rule(found: re.Match[str]) -> MappingRule:
+    source = found["rule"]
+    if found["pattern"] is None:
         return MappingRule(source=source)
     try:
         pattern = compile_java(found["pattern"])
-    except JavaRegexError as error:
+    except MappingRuleError as error:
         raise MappingRuleError(f"{source!r}: the pattern {found['pattern']!r} cannot be used: {error}") from error
     try:
         replacement = _replacement(found["replacement"], pattern)
