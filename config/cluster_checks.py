@@ -75,9 +75,6 @@ def _check_admins(top: Part, document: Document) -> Iterator[Finding]:
             yield error(at, f"{message} SCRAM")
         elif name == ANONYMOUS:
             yield warning(at, f"{ANONYMOUS} is every client without a login: all of them may change quotas")
-    if "forward_quota_requests" in principals and "admins" not in principals:
-        message = "has no effect without admins: all requests about quotas go to the broker"
-        yield error(("principals", "forward_quota_requests"), message)
     if "quotas_from" in top and principals.find("admins"):
         why = "administrators would see the quotas of this file, but none of the topic"
         if "broker" in (top.find(*_QUOTAS_FROM) or ()):

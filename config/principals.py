@@ -27,4 +27,3 @@ class Principals:
     exempt: frozenset[str] = frozenset()
     brokers: frozenset[str] = frozenset()
     admins: frozenset[str] = frozenset()  # may describe and alter client quotas through the proxy
-    forward_quota_requests: bool = False  # whether the broker gets such requests of other users; else they are refused

@@ -163,7 +163,9 @@ PRINCIPALS: Final = Section(
         "exempt": _USERS,
         "brokers": _USERS,
         "admins": _USERS,
-        "forward_quota_requests": Key(read.boolean),
+    },
+    removed={
+        "forward_quota_requests": "no longer exists: requests of users that are not in admins are refused; remove it"
     },
 )
 

@@ -111,19 +111,14 @@ class QuotaRequestHandler(Protocol):
 
 
 class Administration(NamedTuple):
-    """A listener's settings for requests about quotas. ``handler`` answers the requests of the users ``admins``."""
+    """A listener's settings for requests about quotas. ``handler`` answers the requests of the users ``admins``.
+
+    Requests of all others are refused.
+    """
 
     admins: frozenset[str]
-    forwards: bool  # whether requests of other principals are forwarded to the broker; otherwise they are refused
     handler: QuotaRequestHandler
     listener: str = ""
-
-    def is_answered_here(self, principal: str) -> bool:
-        """Return whether the proxy itself answers a user's requests about quotas, if only by refusing them.
-
-        Otherwise it forwards them to the broker.
-        """
-        return principal in self.admins or not self.forwards
 
 
 def unauthorized(principal: str) -> str:

@@ -112,7 +112,7 @@ class ActiveRules:
         # change (config.cluster_checks). This stays so after a reload.
         if not principals.admins or is_inter_broker or self._started_with.quotas_from is not None:
             return None
-        return Administration(principals.admins, principals.forward_quota_requests, self.quota_manager, listener)
+        return Administration(principals.admins, self.quota_manager, listener)
 
     def _change(self, changes: RuleChanges, ips: IpChanges) -> None:
         """Enforce rules that have changed, begun or expired."""

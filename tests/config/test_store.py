@@ -24,13 +24,10 @@ def fault(text: str) -> str:
 
 
 def test_a_store_and_its_administrators_are_read() -> None:
-    found = loaded(
-        "store: {directory: quotas.d}\nprincipals: {admins: [admin, 'CN=ops'], forward_quota_requests: true}\n"
-    )
+    found = loaded("store: {directory: quotas.d}\nprincipals: {admins: [admin, 'CN=ops']}\n")
 
     assert found.config.store == Store(directory="conf/quotas.d")
     assert found.config.principals.admins == {"admin", "CN=ops"}
-    assert found.config.principals.forward_quota_requests
     assert found.warnings == ()
 
 
@@ -70,7 +67,6 @@ def test_without_the_section_there_is_no_store_and_no_administrator() -> None:
 
     assert config.store is None
     assert config.principals.admins == frozenset()
-    assert not config.principals.forward_quota_requests
 
 
 def test_the_rate_of_changes_and_the_audit_log_are_read() -> None:
@@ -139,7 +135,7 @@ def test_a_token_file_is_enough_to_change_the_store() -> None:
         ("principals:\n  admins:\n  - UNKNOWN\n", "conf/f.yaml:4: principals.admins[0]: UNKNOWN is every client"),
         (
             "principals: {forward_quota_requests: true}\n",
-            "conf/f.yaml:2: principals.forward_quota_requests: has no effect without admins",
+            "conf/f.yaml:2: principals.forward_quota_requests: no longer exists",
         ),
         (
             f"{FROM_TOPIC}store: {{directory: d}}\n",

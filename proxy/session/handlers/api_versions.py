@@ -52,10 +52,8 @@ class ApiVersionsHandler(OtherHandler):
         )
 
     def _own_versions(self) -> Mapping[int, VersionRange] | None:
-        """Return the versions of the APIs that the proxy answers itself for the client's current principal."""
-        administration = self._state.context.policy.administration
-        is_answered = administration is not None and administration.is_answered_here(self._state.account.principal)
-        return VERSIONS if is_answered else None
+        """Return the versions of the APIs that the proxy answers itself, if only by refusing."""
+        return None if self._state.context.policy.administration is None else VERSIONS
 
     def _learn_versions(self, response: BegunResponse, data: bytes, position: int) -> None:
         """Note whether the broker's Metadata API can look topics up by id, if the whole response has arrived.

@@ -64,15 +64,13 @@ class QuotaRequestHandler(Handler):
         return self._pending is not None
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Answer a request about client quotas, or forward it if the listener does not answer this principal."""
+        """Answer a request about client quotas, or forward it if the listener has no administrators."""
         state = self._state
         administration = state.context.policy.administration
         if administration is None:  # the listener's settings have changed meanwhile
             return state.requests.pass_other(head, now_ms)
         principal, frame_end = state.account.principal, position + 4 + head.size_bytes
         is_admin = principal in administration.admins
-        if administration.forwards and not is_admin:
-            return state.requests.pass_other(head, now_ms)
         self._check(head, is_admin=is_admin, now_ms=now_ms)
         self._is_coming = frame_end > len(data)
         if self._is_coming or not state.is_alone():

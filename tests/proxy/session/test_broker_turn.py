@@ -211,7 +211,7 @@ def test_quota_changes_of_administrators_do_not_queue() -> None:
     crowd, handler = Crowd(), NoHurry()
     first, second, admin = crowd.wires
     for wire in crowd.wires:
-        administration = Administration(frozenset({"admin"}), False, handler)
+        administration = Administration(frozenset({"admin"}), handler)
         wire.listening.policy = wire.listening.policy._replace(administration=administration)
     admin.session.account.log_in("admin")
     question = write_describe_request(DescribeRequest(0, 8, (), False), client_id="etl")

@@ -85,12 +85,11 @@ class SlowHandler:
 def administered(
     *rules: QuotaRule,
     admins: frozenset[str] = frozenset({"ANONYMOUS"}),
-    forwards: bool = False,
     enforcement: Enforcement = Enforcement.RESPOND,
 ) -> tuple[Wire, SlowHandler]:
     wire, handler = Wire(*rules, enforcement=enforcement), SlowHandler()
     wire.session.account.peer_host = "10.0.0.1"
-    administration = Administration(admins, forwards, handler, "clients")
+    administration = Administration(admins, handler, "clients")
     wire.listening.policy = wire.listening.policy._replace(administration=administration)
     return wire, handler
 
@@ -188,16 +187,6 @@ def test_a_refusal_names_the_user_who_has_logged_in_in_one_short_line() -> None:
     assert len(unauthorized("\U0001f600" * 30_000)) < 1_000
 
 
-def test_other_principal_is_forwarded_if_the_listener_forwards() -> None:
-    wire, handler = administered(admins=frozenset({"admin"}), forwards=True)
-    unknown = framed(b"\x00\x31\x00\x09", BOTH[0][8:])
-
-    # A version that the proxy does not know is forwarded too, as the broker may know it.
-    assert wire.client(*BOTH, unknown) == b"".join((*BOTH, unknown))
-
-    assert handler.taken == []
-
-
 def test_principal_is_administrator_from_its_login_on() -> None:
     wire, handler = administered(admins=frozenset({"admin"}))
     wire.client(BOTH[0])
@@ -272,13 +261,9 @@ def versions_told(wire: Wire) -> dict[int, tuple[int, int]]:
 def test_client_answered_here_sees_our_versions() -> None:
     here = {int(ApiKey.DESCRIBE_CLIENT_QUOTAS): (0, 1), int(ApiKey.ALTER_CLIENT_QUOTAS): (0, 1)}
 
-    for admins, forwards, own in [
-        (frozenset({"ANONYMOUS"}), True, here),
-        (frozenset({"admin"}), False, here),
-        (frozenset({"admin"}), True, {}),
-    ]:
-        told = versions_told(administered(admins=admins, forwards=forwards)[0])
-        assert {key: told[key] for key in told if key in (48, 49)} == own
+    for admins in (frozenset({"ANONYMOUS"}), frozenset({"admin"})):
+        told = versions_told(administered(admins=admins)[0])
+        assert {key: told[key] for key in told if key in (48, 49)} == here
 
     assert versions_told(Wire()).keys().isdisjoint(here)
 
@@ -316,9 +301,7 @@ def test_ending_connection_gets_the_answer_under_way_and_no_later_one() -> None:
     assert int(ApiKey.ALTER_CLIENT_QUOTAS) == 49
 
 
-@pytest.mark.parametrize(
-    "after", [None, Administration(frozenset(), True, SlowHandler()), Administration(frozenset(), False, SlowHandler())]
-)
+@pytest.mark.parametrize("after", [None, Administration(frozenset(), SlowHandler())])
 def test_request_under_way_is_answered_after_the_administrators_change(after: Administration | None) -> None:
     wire, handler = administered()
     wire.client(*BOTH)
@@ -330,7 +313,7 @@ def test_request_under_way_is_answered_after_the_administrators_change(after: Ad
 
     answers = wire.to_client()
     assert answers.startswith(ANSWER)
-    if after is None or after.forwards:
+    if after is None:
         assert (answers, passed) == (ANSWER, BOTH[1])
     else:
         assert passed == b""
