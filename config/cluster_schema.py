@@ -131,7 +131,7 @@ USAGE_LOG: Final = Section(
         "directory": read.DIRECTORY,
         "rotate_size": Key(_segment_size("a size, such as 64MiB"), "rotate_size_bytes"),
         "rotate_interval": Key(read.duration_ms, "rotate_interval_ms"),
-        "retention_size": Key(read.or_null(_segment_size(_RETENTION)), "retention_size_bytes", null=_RETENTION),
+        "retention_size": Key(_segment_size(_RETENTION), "retention_size_bytes", or_null=True),
         "kafka": Key(Section(_around_client(model.UsageTopic, "topic"), _TOPIC)),
     },
 )
@@ -147,7 +147,7 @@ STORE: Final = Section(
     {
         "directory": read.DIRECTORY,
         "kafka": Key(_QUOTA_TOPIC, "topic"),
-        "changes_per_second": Key(read.or_null(_CHANGE_RATE), null="a number such as 100, or null for no limit"),
+        "changes_per_second": Key(_CHANGE_RATE, or_null=True),
         "audit_log": read.FILE_PATH,
     },
 )

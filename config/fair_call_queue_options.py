@@ -97,7 +97,7 @@ FAIR_CALL_QUEUE: Final = Section(
         "backoff.enable": Key(read.boolean),
         "identity-provider.impl": Key(read.member_of(queue.IdentityProvider), "identity_provider"),
         "identities.max": Key(
-            read.or_null(read.whole_number(1, INT32_MAX, ", or null for any number")), "max_identities"
+            read.whole_number(1, INT32_MAX, ", or null for any number"), "max_identities", or_null=True
         ),
         "cost-provider.impl": Key(read.member_of(queue.CostProvider), "cost_provider"),
         **{

@@ -40,7 +40,7 @@ from kafka_quota_proxy.config.sections import Key, ListOf, Section, TextWantedEr
 from kafka_quota_proxy.config.security import ClientAuth, ClientTls, Sasl, TlsVersion, UpstreamTls
 from kafka_quota_proxy.config.term_values import parse_instant_ms, parse_ramp, parse_schedule
 from kafka_quota_proxy.config.terms import Terms, check_terms
-from kafka_quota_proxy.config.units import INT32_MAX, UNLIMITED, parse_duration_ms, parse_size
+from kafka_quota_proxy.config.units import INT32_MAX, UNLIMITED, parse_size
 
 
 def _entity_name(value: object) -> model.EntityName:
@@ -173,11 +173,8 @@ PRINCIPALS: Final = Section(
 _ENFORCEMENT: Final = Key(read.member_of(Enforcement))
 _SHAPING: Final = Key(read.member_of(Shaping))
 _BIND: Final = Key(read.bind, missing="write the address to listen on, such as 0.0.0.0:9092")
-_CONNECTION_LIMIT: Final = Key(
-    read.or_null(read.whole_number(1, INT32_MAX, ", or null for no limit")),
-    null="a number such as 10000, or null for no limit",
-)
-_TIMEOUT: Final = read.or_null(read.positive_duration("a duration such as 30s, or null for none"))
+_CONNECTION_LIMIT: Final = Key(read.whole_number(1, INT32_MAX, ", or null for no limit"), or_null=True)
+_TIMEOUT: Final = read.positive_duration("a duration such as 30s, or null for none")
 _FRAME_SIZE: Final = read.quantity(
     parse_size,
     "a size, such as 100MiB",
@@ -191,7 +188,7 @@ _BUFFER: Final = read.quantity(
     least=16 * 1024 * 1024,
     otherwise="must be 16MiB or more; below it a few slow clients would be closed without need",
 )
-_MAX_THROTTLE_TIME: Final = "a duration such as 25s, or null for no bound"
+_THROTTLE_TIME: Final = read.positive_duration("a duration such as 25s, or null for no bound")
 
 
 def _upstream(value: str) -> Address:
@@ -250,14 +247,6 @@ def _own_ip_address(value: object) -> str:
     return found
 
 
-def _max_throttle_ms(value: object) -> int | None:
-    if isinstance(value, str) and parse_duration_ms(value) == 0:
-        raise ValueError(
-            "0 would throttle no client; write enforcement: observe to throttle none, or null for no bound"
-        )
-    return read.or_null(read.positive_duration(_MAX_THROTTLE_TIME))(value)
-
-
 _CLIENT_TLS: Final = Section(
     ClientTls,
     {
@@ -298,12 +287,10 @@ _LISTENER: Final = Section(
         "proxy_protocol": Key(_proxy_protocol),
         "max_frame_size": Key(_FRAME_SIZE, "max_frame_size_bytes"),
         "max_connections": _CONNECTION_LIMIT,
-        "max_connections_per_ip": replace(_CONNECTION_LIMIT, null="a number such as 100, or null for no limit"),
-        "login_timeout": Key(_TIMEOUT, "login_timeout_ms", null="a duration such as 30s, or null for no limit"),
-        "idle_timeout": Key(_TIMEOUT, "idle_timeout_ms", null="a duration such as 10m, or null for no limit"),
-        "max_connection_age": Key(
-            _TIMEOUT, "max_connection_age_ms", null="a duration such as 1h, or null for no limit"
-        ),
+        "max_connections_per_ip": _CONNECTION_LIMIT,
+        "login_timeout": Key(_TIMEOUT, "login_timeout_ms", or_null=True),
+        "idle_timeout": Key(_TIMEOUT, "idle_timeout_ms", or_null=True),
+        "max_connection_age": Key(_TIMEOUT, "max_connection_age_ms", or_null=True),
         "max_connection_creation_rate": Key(read.connections_per_second),
         "enforcement": _ENFORCEMENT,
         "shaping": _SHAPING,
@@ -338,7 +325,7 @@ FILE: Final = Section(
         ),
         "upstream_bind": Key(_own_ip_address),
         "enforcement": _ENFORCEMENT,
-        "max_throttle_time": Key(_max_throttle_ms, "max_throttle_time_ms", null=_MAX_THROTTLE_TIME),
+        "max_throttle_time": Key(_THROTTLE_TIME, "max_throttle_time_ms", or_null=True),
         "shaping": _SHAPING,
         "burst": Key(read.duration_ms, "burst_ms"),
         "request_time_scale": Key(read.number_between(0.1, 10, is_open=False)),

@@ -73,8 +73,8 @@ class Key:
         missing: The advice for an operator who leaves the key out. None if the key is optional.
         is_path: Whether the value is a path. A relative path starts from the directory of the configuration file.
         takes_null: Whether null means the same as leaving the key out.
-        null: What to write, for a key to which null means something, such as "no limit". There the word ``null`` has
-            to be written, since a key without a value is more likely a mistake. Empty for all other keys.
+        or_null: Whether null means something, such as "no limit". The word ``null`` has to be written, since a key
+            without a value is more likely a mistake.
         expand: A function for keys that also have a short form, such as ``false``. It turns the short form into the
             mapping for which it stands, or into None, which then becomes the value of the field.
     """
@@ -84,7 +84,7 @@ class Key:
     missing: str | None = None
     is_path: bool = False
     takes_null: bool = False
-    null: str = ""
+    or_null: bool = False
     expand: Read | None = None
 
 
@@ -194,8 +194,9 @@ class SectionReader:
         return part
 
     def _value(self, key: Key, value: object, location: Location) -> object:
-        if value is None and key.null and not self._document.text(location):
-            return self._fault(location, f"has no value; write {key.null}")
+        if value is None and key.or_null:
+            has_word = self._document.text(location)
+            return None if has_word else self._fault(location, "has no value; write one, or the word null for none")
         if key.expand is not None:
             value = self._called(key.expand, value, location)
             if value is None:

@@ -76,11 +76,6 @@ def quantity(
     return read
 
 
-def or_null(read: Callable[[object], _T]) -> Callable[[object], _T | None]:
-    """Return a function that returns None for null in YAML, and reads all other values with ``read``."""
-    return lambda value: None if value is None else read(value)
-
-
 def one_of(*names: str) -> Callable[[object], str]:
     """Return a function that returns a value from YAML if it is one of ``names``, and otherwise raises ValueError."""
     expected = f"{', '.join(names[:-1])} or {names[-1]}"

@@ -101,8 +101,8 @@ def test_the_topic_has_a_default_name() -> None:
          "underscores and hyphens"),
         ("{directory: u, rotate_size: 10B}", "usage_log.rotate_size: must be 1KiB or more, some lines; write a size "
          "such as 64MiB"),
-        ("{directory: u, retention_size: }", "usage_log.retention_size: has no value; write a size such as 10GiB, or "
-         "null for no bound"),
+        ("{directory: u, retention_size: }", "usage_log.retention_size: has no value; write one, or the word "
+         "null for none"),
         ("{kafka: {bootstrap_servers: 'k:1'}, rotate_size: 1MiB}", "usage_log.rotate_size: applies to files; give "
          "their directory, or remove this"),
         ("{kafka: {topic: t}}", "usage_log.kafka.bootstrap_servers: is missing; write brokers of the topic's cluster: "
