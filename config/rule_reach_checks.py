@@ -33,7 +33,7 @@ _OF_CLIENTS: Final = frozenset({_USER, _CLIENT_ID, *CLIENT_LIMIT_KEYS, "enforcem
 _LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one small record
 
 
-def warn_of_expired(top: Part, _: Document) -> Iterator[Finding]:
+def _warn_of_expired(top: Part, _: Document) -> Iterator[Finding]:
     """Warn of each rule that has expired by now."""
     now_ms = int(datetime.now(UTC).timestamp() * 1_000)
     for rule in top.parts("quotas"):
@@ -164,6 +164,7 @@ def _warn_of_nameless_clients(top: Part, _: Document) -> Iterator[Finding]:
 
 
 CHECKS: Final = (
+    _warn_of_expired,
     _check_ip_rules,
     _check_entities,
     _warn_of_small_rates,

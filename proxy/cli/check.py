@@ -14,7 +14,7 @@ from typing import Final
 
 from kafka_quota_proxy.config.document import Document, fault_at, parse
 from kafka_quota_proxy.config.errors import ConfigError, Fault, Severity
-from kafka_quota_proxy.config.load import load_read, read
+from kafka_quota_proxy.config.load import load_bytes, read
 from kafka_quota_proxy.config.model import ProxyConfig, Store
 from kafka_quota_proxy.proxy.rules.source import UnusableSourceError
 from kafka_quota_proxy.proxy.rules.sqlite.rule_database import read_store
@@ -36,7 +36,7 @@ def execute(args: argparse.Namespace) -> int:
     file, summary = _INPUT_NAME if args.config == _INPUT else args.config, ""
     try:
         data = sys.stdin.buffer.read() if args.config == _INPUT else read(args.config)
-        loaded = load_read(data, file=file)
+        loaded = load_bytes(data, file=file, reads_files=True)
     except ConfigError as error:
         found = list(error.faults)
     else:

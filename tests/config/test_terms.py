@@ -320,7 +320,7 @@ def test_instants_and_durations_are_written_in_full(unix_ms: int, duration_ms: i
     assert (ramp.begins_ms, ramp.over_ms) == (unix_ms, duration_ms)
 
 
-def test_an_expired_rule_is_a_warning_if_the_time_is_known(tmp_path: Path) -> None:
+def test_an_expired_rule_is_a_warning(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     line = "  - {client-id: %s, producer_byte_rate: 10MiB, expires: %s}\n"
     file.write_text(
@@ -333,4 +333,3 @@ def test_an_expired_rule_is_a_warning_if_the_time_is_known(tmp_path: Path) -> No
         f"{file}:3: quotas[0].expires: warning: expired at 2026-01-01T00:00:00Z: "
         "the rule has no effect; remove it, or write a later time"
     )
-    assert load_bytes(file.read_bytes(), file="f.yaml").warnings == ()
