@@ -5,10 +5,9 @@ from typing import Final
 
 from kafka_quota_proxy.config.document import Document, Finding, error, warning
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.rule_reach_checks import small_rate
 from kafka_quota_proxy.config.sections import Part
 
-_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _REPLICAS: Final = "throttled.replicas"
 _AT: Final = ("replication",)
 
@@ -37,19 +36,18 @@ def _check_replication(top: Part, document: Document) -> Iterator[Finding]:
         yield from _check_sources(replication)
         if not inter_broker:
             yield from _check_brokers_to_ask(replication)
-        yield from _warn_of_rates(replication)
         if not inter_broker and not top.find("principals", "brokers"):
             message = "nothing is throttled: replicas are recognised on listeners with inter_broker: true, and as one"
             yield warning(_AT, f"{message} of principals.brokers; the file has neither")
-        if replication.keys().isdisjoint(_RATES) and replication.get("from_cluster", False) is False:
-            message = f"nothing is throttled, because there is no rate; give {_RATES[0]} or from_cluster: true"
+        if replication.keys().isdisjoint(RATES) and replication.get("from_cluster", False) is False:
+            message = f"nothing is throttled, because there is no rate; give {RATES[0]} or from_cluster: true"
             yield warning(_AT, message)
 
 
 def _check_sources(replication: Part) -> Iterator[Finding]:
     """Report rates and replicas that are given in two ways."""
     is_from_cluster = replication.get("from_cluster", False)
-    for key in (*_RATES, _REPLICAS):
+    for key in (*RATES, _REPLICAS):
         if key in replication and is_from_cluster:
             message = "cannot be given with from_cluster: true, which takes it from the cluster; remove one"
             yield error((*_AT, key), message)
@@ -68,13 +66,6 @@ def _check_brokers_to_ask(replication: Part) -> Iterator[Finding]:
     if replication.get(_REPLICAS):
         message = "there is no broker to ask for topic ids: followers that use them are not throttled"
         yield warning((*_AT, _REPLICAS), f"{message}; {cure}")
-
-
-def _warn_of_rates(replication: Part) -> Iterator[Finding]:
-    for key in _RATES:
-        if message := small_rate(replication.get(key)):
-            message += " Kafka advises 1MB and more, because a throttle works in steps of whole fetches"
-            yield warning((*_AT, key), message)
 
 
 CHECKS: Final = (_check_node_ids, _check_replication)

@@ -22,6 +22,7 @@ from kafka_quota_proxy.config.quota_kinds import (
     CONNECTION_CREATION_RATE,
     STATIC_DEFAULTS,
 )
+from kafka_quota_proxy.config.replication_checks import RATES as REPLICATION_RATES
 from kafka_quota_proxy.config.sections import Part
 from kafka_quota_proxy.config.term_values import written_instant
 from kafka_quota_proxy.config.units import ByteRate, written_number
@@ -41,15 +42,6 @@ def _warn_of_expired(top: Part, _: Document) -> Iterator[Finding]:
         if expires_ms is not None and expires_ms <= now_ms:
             message = f"expired at {written_instant(expires_ms)}: the rule has no effect; remove it, or write a later"
             yield warning((*rule.at, "expires"), f"{message} time")
-
-
-def small_rate(rate: ByteRate | None) -> str | None:
-    """Return a warning if a byte rate has no unit and is so low that the unit was probably forgotten."""
-    # A rate with a unit, such as 500B, is not a mistake, and a rate of 0 is meant.
-    if rate is None or rate.unit or not 0 < rate < _LIKELY_A_UNIT_IS_MISSING:
-        return None
-    given = written_number(rate)
-    return f"{given} bytes per second is very little; is a unit missing, such as {given}MiB?"
 
 
 def _check_ip_rules(top: Part, _: Document) -> Iterator[Finding]:
@@ -78,10 +70,16 @@ def _check_entities(top: Part, document: Document) -> Iterator[Finding]:
 
 
 def _warn_of_small_rates(top: Part, _: Document) -> Iterator[Finding]:
+    """Warn of byte rates without a unit that are so low that the unit was probably forgotten."""
     places = [(rule, key) for rule in top.parts("quotas") for key in BYTE_RATES]
     places += [(top.find("kafka") or Part(()), key) for key in STATIC_DEFAULTS]
+    places += [(top.find("replication") or Part(()), key) for key in REPLICATION_RATES]
     for part, key in places:
-        if message := small_rate(part.get(key)):
+        rate: ByteRate | None = part.get(key)
+        # A rate with a unit, such as 500B, is not a mistake, and a rate of 0 is meant.
+        if rate is not None and not rate.unit and 0 < rate < _LIKELY_A_UNIT_IS_MISSING:
+            given = written_number(rate)
+            message = f"{given} bytes per second is very little; is a unit missing, such as {given}MiB?"
             yield warning((*part.at, key), message)
 
 

@@ -12,15 +12,6 @@ from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
 from kafka_quota_proxy.config.sections import Part
 from kafka_quota_proxy.config.security import ClientAuth
 
-_CLIENTS_OF: Final = {
-    ANONYMOUS: "every client that does not log in",
-    UNKNOWN: "every client whose login cannot be read",
-}
-_MAY: Final = {
-    "exempt": "none of them has a limit",
-    "brokers": "each of them may call itself a broker and fetch without a consumer's limit",
-}
-
 
 def _warn_of_trust(top: Part, _: Document) -> Iterator[Finding]:
     """Warn of listeners at which any client on another machine can pretend to be a broker, or to have any address."""
@@ -40,11 +31,11 @@ def _warn_of_trust(top: Part, _: Document) -> Iterator[Finding]:
 
 
 def _warn_of_users(top: Part, _: Document) -> Iterator[Finding]:
-    for key, may in _MAY.items():
+    for key in ("exempt", "brokers"):
         for index, name in enumerate(top.find("principals", key) or ()):
-            if name in _CLIENTS_OF:
-                message = f"{name} is {_CLIENTS_OF[name]}: {may}; name users that the broker authenticates"
-                yield warning(("principals", key, index), message)
+            if name in (ANONYMOUS, UNKNOWN):
+                message = f"{name} is every client without a login that can be read: all of them escape limits"
+                yield warning(("principals", key, index), f"{message}; name users that the broker authenticates")
 
 
 def _check_testing(top: Part, _: Document) -> Iterator[Finding]:

@@ -239,12 +239,12 @@ def test_the_clusters_throttles_need_a_broker_to_ask() -> None:
     assert warnings("from_cluster: true, admin_client: {bootstrap_servers: 'k:1'}", listeners) == []
 
 
-def test_a_small_rate_is_a_warning_with_kafkas_advice() -> None:
+def test_a_small_rate_is_a_warning() -> None:
     found = warnings("leader.replication.throttled.rate: 50")
 
     assert found == [
         "f.yaml:2: replication.leader.replication.throttled.rate: warning: 50 bytes per second is very little; is a "
-        "unit missing, such as 50MiB? Kafka advises 1MB and more, because a throttle works in steps of whole fetches",
+        "unit missing, such as 50MiB?",
     ]
 
 
