@@ -14,7 +14,6 @@ from kafka_quota_proxy.config.model import Admin, QuotaRule
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.admin.clients import rows as query
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
-from kafka_quota_proxy.proxy.cli import top
 from kafka_quota_proxy.proxy.cli.clients_table import cells_of, cut, duration, lines, printable, rate
 from kafka_quota_proxy.proxy.cli.top import SORTS
 from tests.support.client_rows import page, row, unlimited
@@ -196,4 +195,4 @@ def test_texts_are_cut_by_the_cells_that_they_take() -> None:
     assert [cells_of(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
     assert [cut("日本語", width) for width in (0, 1, 2, 3, 5, 6)] == ["", "…", "…", "日…", "日本…", "日本語"]
     assert cut("quotas.yaml:17", 6, keeps_end=True) == "…ml:17"
-    assert top.cut("", 0) == ""
+    assert cut("", 0) == ""
