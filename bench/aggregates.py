@@ -41,7 +41,7 @@ def _spark(path: str) -> Callable[[], Found]:
     session, capacity = (
         importlib.import_module(f"kafka_quota_proxy.pipeline.{name}") for name in ("session", "capacity")
     )
-    spark = session.session(is_quiet=True)
+    spark = session.session(conf={"spark.ui.showConsoleProgress": "false"})
     spark.range(1).count()
 
     def query() -> Found:

@@ -65,7 +65,7 @@ def measured(rows: int, directory: Path) -> Log:
     run([*simulate, "--format", "json.gz", "--out", log], events=directory / "events" / "log")
     words = {
         "simulate": [*simulate, "--format", "parquet", "--out", usage],
-        "ingest": ["ingest", "--usage", log, "--lake", lake, "--once"],
+        "ingest": ["ingest", "--usage", log, "--lake", lake],
         "capacity": ["capacity"],
         "whatif": ["whatif", "--quotas", quotas],
         "chargeback": ["chargeback", "--owners", owners],
@@ -83,7 +83,7 @@ def measured(rows: int, directory: Path) -> Log:
         runs[command] = sorted(found, key=lambda one: one.seconds)[len(found) // 2]
     usage_bytes, log_bytes, lake_bytes = (
         sum(path.stat().st_size for path in Path(at).rglob(pattern))
-        for at, pattern in ((usage, "*.parquet"), (log, "*.json.gz"), (f"{lake}/records", "*.parquet"))
+        for at, pattern in ((usage, "*.parquet"), (log, "*.json.gz"), (lake, "*.parquet"))
     )
     return Log(rows=rows, usage_bytes=usage_bytes, log_bytes=log_bytes, lake_bytes=lake_bytes, runs=runs)
 

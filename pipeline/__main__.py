@@ -46,13 +46,12 @@ _COMMANDS: Final = {
     "capacity": _Command(
         "suggest limits that are safe to enforce, and forecast their effect",
         "example: kafka-quota-pipeline capacity --usage usage --out plan --capacities capacities.csv\n\n"
-        "Writes report.html, quotas.yaml and the steps of ramp/ (for kafka-quota-proxy check and run),\n"
-        "ramp.csv, and tables.\n"
+        "Writes report.html, quotas.yaml, the steps of ramp/ (for kafka-quota-proxy check and run) and tables.\n"
         "A limit is what an entity needs, times the headroom. It needs the percentile of its rates on its busiest\n"
         "broker while it was active, or more: a replay of the log with the proxy's own arithmetic must not throttle\n"
         "it for longer than the rest of the time (1 % with --percentile 99), nor delay a request by more than\n"
         "--max-delay. With --capacities, the limits on a broker add up to no more than its capacity; what is there\n"
-        "is divided by --weights, and the output names each broker that cannot bear what its clients need.\n"
+        "is divided max-min fair, and the output names each broker that cannot bear what its clients need.\n"
         "decided_by in suggestions.csv names the bound that decided each limit.",
     ),
     "whatif": _Command(
@@ -89,13 +88,12 @@ _COMMANDS: Final = {
     ),
     "ingest": _Command(
         "add the log of a cluster to a lake: a table by day, without duplicates and bad lines",
-        "example: kafka-quota-pipeline ingest --usage usage --lake lake --once\n"
-        "         kafka-quota-pipeline ingest --usage kafka://broker1:9092/kafka-quota-usage \\\n"
+        "example: kafka-quota-pipeline ingest --usage usage --lake lake\n"
+        "         kafka-quota-pipeline ingest --usage kafka://broker1:9092/kafka-quota-usage --from 2026-09-07 \\\n"
         "             --lake hdfs:///kafka-quota-lake --cluster orders\n"
         "         kafka-quota-pipeline capacity --usage lake --from 2026-09-01 --until 2026-10-01 --out plan\n\n"
-        "It runs until SIGTERM or Ctrl-C, and goes on where it ended, also after a crash. Each record gets into the\n"
-        "lake once, even if its file is copied or its proxy sends it again. Bad lines are in LAKE/quarantine. For\n"
-        "each cluster, one such process may run at a time.",
+        "Run it from a scheduler. Each record gets into the lake once, even if its file is read again. The lake is a\n"
+        "table of Delta Lake, which Spark downloads.",
     ),
 }
 

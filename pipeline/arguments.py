@@ -10,7 +10,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kafka_quota_proxy.config.errors import UnitError
-from kafka_quota_proxy.config.units import parse_duration_ms, parse_rate
+from kafka_quota_proxy.config.units import parse_duration_ms
 
 # Spark is imported only when a command runs, and so are the modules that need it.
 _MOST_PRICE: Final = 10**12
@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     if command not in ("alerts", "rebalance", "ingest"):
         _out(parser)
     _OWN[command](parser)
-    if command not in ("simulate", "ingest"):
-        _part(parser)
+    if command != "simulate":
+        _part(parser, has_clusters=command != "ingest")
     if command != "simulate":
         parser.add_argument(
             "--kafka-config",
@@ -58,9 +58,8 @@ def _simulate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--brokers", type=_count, default=3, metavar="N", help="brokers, each with a proxy (3)")
     parser.add_argument("--days", type=_above_0, default=7.0, metavar="D", help="the length of the log in days (7)")
     parser.add_argument(
-        "--interval", type=_duration, default=60_000, help="the interval of a record (1m); a proxy's default is 1s"
+        "--interval", type=duration, default=60_000, help="the interval of a record (1m); a proxy's default is 1s"
     )
-    parser.add_argument("--start", type=_day, default="2026-09-07", metavar="DAY", help="the first day (2026-09-07)")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="the seed of the random numbers (1)")
     parser.add_argument("--skew", action="store_true", help="one client has half of all records")
     parser.add_argument(
@@ -74,7 +73,7 @@ def _percentage(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _part(parser: argparse.ArgumentParser) -> None:
+def _part(parser: argparse.ArgumentParser, *, has_clusters: bool) -> None:
     part = parser.add_argument_group("read a part of the log")
     part.add_argument(
         "--from",
@@ -93,12 +92,9 @@ def _part(parser: argparse.ArgumentParser) -> None:
         metavar="ZONE",
         help="the time zone of --from and --until, and of weekdays and hours in results, such as Europe/Berlin (UTC)",
     )
-    part.add_argument(
-        "--cluster",
-        type=_cluster,
-        metavar="NAME",
-        help="read one cluster of a lake, or of a log the directories that are named cluster=NAME",
-    )
+    if has_clusters:
+        words = "read one cluster of a lake, or of a log the directories that are named cluster=NAME"
+        part.add_argument("--cluster", type=_cluster, metavar="NAME", help=words)
 
 
 def _arithmetic(parser: argparse.ArgumentParser) -> None:
@@ -112,13 +108,10 @@ def _arithmetic(parser: argparse.ArgumentParser) -> None:
 
 def _comparison(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--current", metavar="FILE", help="the quotas in force, to compare with (those that the log names)"
-    )
-    parser.add_argument(
         "--owners", metavar="FILE", help="teams, for the report: CSV of user, client_id, owner, from, until"
     )
     parser.add_argument(
-        "--max-delay", type=_duration, default=30_000, metavar="TIME", help="the longest delay of a request (30s)"
+        "--max-delay", type=duration, default=30_000, metavar="TIME", help="the longest delay of a request (30s)"
     )
 
 
@@ -128,6 +121,9 @@ def _capacity(parser: argparse.ArgumentParser) -> None:
     )
     _percentage(parser)
     _comparison(parser)
+    parser.add_argument(
+        "--current", metavar="FILE", help="the quotas in force, to compare with (those that the log names)"
+    )
     parser.add_argument(
         "--capacities",
         metavar="FILE",
@@ -139,9 +135,6 @@ def _capacity(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         metavar="X",
         help="how many times its capacity the limits on a broker may add up to (1)",
-    )
-    parser.add_argument(
-        "--weights", metavar="FILE", help="CSV of user, client_id, weight, for brokers with too little capacity (all 1)"
     )
     parser.add_argument("--ramp-steps", type=_count, default=4, metavar="N", help="the number of steps of the ramp (4)")
     _arithmetic(parser)
@@ -156,13 +149,7 @@ def _whatif(parser: argparse.ArgumentParser) -> None:
 def _chargeback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--owners", required=True, metavar="FILE", help="CSV of user, client_id, owner, from, until")
     parser.add_argument("--month", type=_month, metavar="YYYY-MM", help="bill one month, UTC (the whole log)")
-    parser.add_argument(
-        "--price",
-        type=_price,
-        default=Decimal(0),
-        metavar="X|FILE",
-        help="the price of 10^9 bytes (0), or a CSV of kind, up_to, price: a line for each tier",
-    )
+    parser.add_argument("--price", type=_price, default=Decimal(0), metavar="X", help="the price of 10^9 bytes (0)")
 
 
 def _rebalance(parser: argparse.ArgumentParser) -> None:
@@ -171,10 +158,7 @@ def _rebalance(parser: argparse.ArgumentParser) -> None:
         "--sizes", required=True, metavar="FILE", help="CSV: the sizes of partitions, and their brokers"
     )
     parser.add_argument(
-        "--window", required=True, type=_duration, metavar="TIME", help="the time within which it must end, such as 6h"
-    )
-    parser.add_argument(
-        "--throttle", type=_rate, metavar="RATE", help="also show the effect of this throttle, such as 50MB"
+        "--window", required=True, type=duration, metavar="TIME", help="the time within which it must end, such as 6h"
     )
     parser.add_argument("--capacities", metavar="FILE", help="the capacity of brokers, as for the command capacity")
     parser.add_argument("--out", metavar="DIR", help="also write tables to this directory")
@@ -187,26 +171,24 @@ def _balance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--floor", type=_share, default=0.1, metavar="X", help="the guaranteed part of an even share (0.1)"
     )
-    parser.add_argument("--last", type=_duration, metavar="TIME", help="use only the end of the log, such as 15m")
+    parser.add_argument("--last", type=duration, metavar="TIME", help="use only the end of the log, such as 15m")
 
 
 def _alerts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--near", type=_share, default=0.8, metavar="X", help="the part of a limit above which use is near it (0.8)"
     )
-    parser.add_argument("--window", type=_duration, default=60_000, metavar="TIME", help="the length of a window (1m)")
+    parser.add_argument("--window", type=duration, default=60_000, metavar="TIME", help="the length of a window (1m)")
     parser.add_argument("--out", metavar="DIR", help="also write the alerts to this directory")
 
 
 def _ingest(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lake", required=True, metavar="DIR", help="the lake; created if it does not exist")
     parser.add_argument(
-        "--cluster", type=_cluster, default="default", metavar="NAME", help="the cluster of this log (default)"
+        "--cluster", dest="into", type=_cluster, default="default", metavar="NAME", help="its cluster (default)"
     )
-    parser.add_argument(
-        "--every", type=_duration, default=60_000, metavar="TIME", help="the time between two batches (1m)"
-    )
-    parser.add_argument("--once", action="store_true", help="take the existing records, then end")
+    parser.set_defaults(cluster=None)
+    parser.add_argument("--out", metavar="DIR", help="also keep bad lines, in this directory")
 
 
 _OWN: Final[dict[str, Callable[[argparse.ArgumentParser], None]]] = {
@@ -275,18 +257,18 @@ def _share(text: str) -> float:
     return _number(text, least=0, most=1, what="a share from 0 to 1")
 
 
-def _price(text: str) -> Decimal | str:
-    """Return a price, or the path of a file with prices."""
+def _price(text: str) -> Decimal:
     try:
         price = Decimal(text)
     except InvalidOperation:
-        return text
+        price = Decimal(-1)
     if not (price.is_finite() and 0 <= price <= _MOST_PRICE):
         raise argparse.ArgumentTypeError(f"{text!r} is not a price of 0 or more")
     return price
 
 
-def _duration(text: str) -> int:
+def duration(text: str) -> int:
+    """Return a time such as 30s in milliseconds. Raises ArgumentTypeError if it is none, or 0."""
     try:
         duration_ms = parse_duration_ms(text)
     except UnitError as error:
@@ -294,21 +276,6 @@ def _duration(text: str) -> int:
     if not duration_ms:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time above 0")
     return duration_ms
-
-
-def _rate(text: str) -> float:
-    try:
-        return parse_rate(text)
-    except UnitError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _day(text: str) -> int:
-    try:
-        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a day; write one such as 2026-09-07") from None
-    return int(day.timestamp() * 1_000)
 
 
 def _local_time(text: str) -> datetime:

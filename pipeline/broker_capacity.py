@@ -1,14 +1,13 @@
-"""Divides what brokers can bear among the entities that use them: weighted, and max-min fair.
+"""Divides what brokers can bear among the entities that use them, max-min fair.
 
 An entity has one limit, which holds on each of its brokers. The limits on a broker may add up to its capacity. If that
-is too little, entities that want little get all of it. The others get equal parts, or parts in proportion to their
-weights.
+is too little, entities that want little get all of it. The others get equal parts.
 
 First all entities get what they need, as far as the capacity goes. Then they get the headroom above it. This module
 does no I/O and needs no Spark.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from math import inf
 from typing import NamedTuple
 
@@ -16,25 +15,6 @@ Entity = tuple[str, str, str]  # the kind, the user and the client-id
 Broker = tuple[int, str]  # the node id and the kind
 # How many proxies each entity uses in front of each broker. Every proxy limits it separately.
 Users = Mapping[Broker, Mapping[Entity, int]]
-
-
-class Weight(NamedTuple):
-    """The weight of all users and client-ids that match. A name of None matches any name."""
-
-    user: str | None
-    client_id: str | None
-    weight: float
-
-
-def weight_of(weights: Iterable[Weight], entity: Entity) -> float:
-    """Return the weight of an entity, which is 1 by default.
-
-    A line with a user and a client-id takes precedence over a line with only a user, and that over one with only a
-    client-id.
-    """
-    _, user, client_id = entity
-    fitting = [one for one in weights if one.user in (None, user) and one.client_id in (None, client_id)]
-    return min(fitting, key=lambda one: (one.user is None, one.client_id is None)).weight if fitting else 1.0
 
 
 class Shortage(NamedTuple):
@@ -55,22 +35,19 @@ def shortages(needs: Mapping[Entity, float], users: Users, bearable: Mapping[Bro
 def shaped(
     needs: Mapping[Entity, float],
     limits: Mapping[Entity, float],
-    weights: Mapping[Entity, float],
     users: Users,
     bearable: Mapping[Broker, float],
 ) -> dict[Entity, float]:
     """Return the limits that the brokers can bear, which are at most ``limits``. ``needs`` are met first."""
-    met = max_min_fair(needs, weights, users, bearable)
+    met = max_min_fair(needs, users, bearable)
     left = {
         broker: bearable[broker] - sum(times * met[one] for one, times in of.items()) for broker, of in users.items()
     }
-    more = max_min_fair({one: limit - needs[one] for one, limit in limits.items()}, weights, users, left)
+    more = max_min_fair({one: limit - needs[one] for one, limit in limits.items()}, users, left)
     return {one: met[one] + more[one] for one in limits}
 
 
-def max_min_fair(
-    wanted: Mapping[Entity, float], weights: Mapping[Entity, float], users: Users, bearable: Mapping[Broker, float]
-) -> dict[Entity, float]:
+def max_min_fair(wanted: Mapping[Entity, float], users: Users, bearable: Mapping[Broker, float]) -> dict[Entity, float]:
     """Return for each entity at most what it wants, such that no broker has to bear more than it can.
 
     The broker that is used up first decides the limits of all its entities. What they leave unused on their other
@@ -80,26 +57,24 @@ def max_min_fair(
     left = {broker: max(0.0, bearable[broker]) for broker in users}
     while True:
         levels = {
-            broker: _level({one: times for one, times in of.items() if one not in given}, wanted, weights, left[broker])
+            broker: _level({one: times for one, times in of.items() if one not in given}, wanted, left[broker])
             for broker, of in users.items()
         }
         broker = min(levels, key=lambda one: (levels[one], one), default=None)
         if broker is None or levels[broker] == inf:
             return {one: given.get(one, rate) for one, rate in wanted.items()}
         decided = [one for one in users[broker] if one not in given]
-        given |= {one: min(wanted[one], weights[one] * levels[broker]) for one in decided}
+        given |= {one: min(wanted[one], levels[broker]) for one in decided}
         for other, of in users.items():
             left[other] = max(0.0, left[other] - sum(of.get(one, 0) * given[one] for one in decided))
 
 
-def _level(
-    times: Mapping[Entity, int], wanted: Mapping[Entity, float], weights: Mapping[Entity, float], left: float
-) -> float:
-    """Return the rate for each unit of weight at which the entities use up a broker, or infinity if they do not."""
-    weight = sum(times[one] * weights[one] for one in times)
-    for one in sorted(times, key=lambda one: wanted[one] / weights[one]):
-        if wanted[one] * weight > left * weights[one]:
-            return left / weight
+def _level(times: Mapping[Entity, int], wanted: Mapping[Entity, float], left: float) -> float:
+    """Return the rate at which the entities use up a broker, or infinity if they do not."""
+    proxies = sum(times.values())
+    for one in sorted(times, key=lambda one: wanted[one]):
+        if wanted[one] * proxies > left:
+            return left / proxies
         left -= times[one] * wanted[one]
-        weight -= times[one] * weights[one]
+        proxies -= times[one]
     return inf

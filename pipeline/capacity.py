@@ -94,7 +94,7 @@ _RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaK
 def percentiles(rates: DataFrame, percentile: float) -> DataFrame:
     """For each entity on each broker, return the peak, median, mean and ``percentile`` of its rates.
 
-    ``rates`` is the result of ``rollup.rates``. ``percentile`` is from 50 to 100. The
+    ``rates`` is the result of ``rates``. ``percentile`` is from 50 to 100. The
     result also has the columns ``whatif.DEMAND``, which a replay of the log needs. Percentiles may be up to 1.1 % too
     high, but do not depend on the order of the records.
     """
@@ -242,7 +242,7 @@ def ramp_steps(suggested: Iterable[Suggestion], steps: int) -> list[list[Suggest
 def quarter_hours(minutes: DataFrame) -> DataFrame:
     """Return the total amount of all entities by kind (produce or fetch) and quarter of an hour.
 
-    ``minutes`` is the result of ``rollup.broker_minutes``.
+    ``minutes`` is the result of ``broker_minutes``.
     """
     quarter = start_of(QUARTER_MS).alias("quarter_ms")
     return minutes.groupBy("kind", quarter).agg(F.sum("amount").alias("amount"))
@@ -251,7 +251,7 @@ def quarter_hours(minutes: DataFrame) -> DataFrame:
 def brokers(minutes: DataFrame) -> DataFrame:
     """For each broker and kind, return the total amount of all entities, and the rate in the busiest minute.
 
-    ``minutes`` is the result of ``rollup.broker_minutes``.
+    ``minutes`` is the result of ``broker_minutes``.
     """
     # A record longer than a minute counts in the minute of its start. Its amount is divided by its whole length.
     span_ms = F.greatest(F.max("interval_ms"), F.lit(60_000))

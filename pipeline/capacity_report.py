@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quota_proxy.pipeline.capacity import Suggestion
-from kafka_quota_proxy.pipeline.growth import YEAR, Reach, Trend, limit_reached
 from kafka_quota_proxy.pipeline.limit_search import Bounds
-from kafka_quota_proxy.pipeline.local_hours import quietest_run
-from kafka_quota_proxy.pipeline.plots import Load, heat_map, loads, rate_over_time
+from kafka_quota_proxy.pipeline.plots import heat_map, rate_over_time
 from kafka_quota_proxy.pipeline.quota_comparison import LOOSE_FACTOR, UNUSED, InForce, Unused
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 from kafka_quota_proxy.pipeline.report import (
@@ -26,7 +24,6 @@ from kafka_quota_proxy.pipeline.report import (
     table,
 )
 from kafka_quota_proxy.pipeline.report_sections import (
-    MOST_BARS,
     MOST_ROWS,
     TEAM,
     Brokers,
@@ -37,7 +34,6 @@ from kafka_quota_proxy.pipeline.report_sections import (
     state_facts,
     teams_section,
     verdict,
-    waits,
     worst_facts,
 )
 
@@ -47,24 +43,17 @@ _STATES: Final = (
     "too tight if the entity needs more, or waited for too long in the log; too loose above "
     f"{LOOSE_FACTOR:g} times the need with headroom; unused if no client in the log has it"
 )
-_FORECAST: Final = (
-    "when the busiest hour of a usual week uses all of the current limit, if growth goes on; in brackets the interval "
-    "that contains this time with a probability of 90 %. Without a current limit of its own, it is about the suggested "
-    "one. Six weeks of log are needed"
-)
-# The number of hours that a rebalance or a nightly batch takes.
-_QUIET_HOURS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """What the report is about.
 
-    ``suggestions`` begins with those of the busiest entities, and ``top`` contains the rows of ``rollup.hours`` for
-    these entities. ``amounts``, ``throttled`` and ``trends`` contain each entity's use, its outcome in the replay and
-    its growth. ``seasons`` has the rate in each hour of the week, in the time zone ``timezone``, and ``brokers`` are
-    the rows of ``capacity.oversubscription``. ``in_force``, ``states`` and ``unused`` compare the quotas in force with
-    what entities need. ``owner`` returns the team of a user and client-id, and is None if there are no teams. ``log``
+    ``suggestions`` begins with those of the busiest entities, and ``top`` contains the rows of ``capacity.hours`` for
+    these entities. ``amounts`` and ``throttled`` contain each entity's use and its outcome in the replay. ``seasons``
+    has the rate in each hour of the week, in the time zone ``timezone``, and ``brokers`` are the rows of
+    ``capacity.oversubscription``. ``in_force``, ``states`` and ``unused`` compare the quotas in force with what
+    entities need. ``owner`` returns the team of a user and client-id, and is None if there are no teams. ``log``
     is a sentence about the usage log, ``warnings`` are sentences about brokers with too little capacity, and ``notes``
     are sentences about faults of the log. ``quotas`` is the text of quotas.yaml.
     """
@@ -75,7 +64,6 @@ class Findings:
     brokers: Sequence[Row]
     amounts: Mapping[Entity, int]
     throttled: Mapping[Entity, Row]
-    trends: Mapping[Entity, Trend]
     log: str
     warnings: Sequence[str]
     notes: Sequence[str]
@@ -91,17 +79,14 @@ class Findings:
 
 def capacity_page(found: Findings) -> str:
     """Return the HTML of report.html."""
-    reached = _reached(found)
-    lines = [_line(one, found, reached.get(one[:3])) for one in found.suggestions]
+    lines = [_line(one, found) for one in found.suggestions]
     sections = [
-        Section("Which limits?", "Each row is one kind of request of one entity.", _table(found, lines)),
         Section(
-            "Which clients would be throttled, and for how long?",
-            "The log replayed under the suggested limits by the proxy's own arithmetic: for how long clients were "
-            "silent on the broker where that is most of their time, what part of their time that is, and the longest "
-            f"delay of a request. A limit is at least as high as needed for {100 - found.percentile:.3g} % and "
+            "Which limits?",
+            "Each row is one kind of request of one entity. The log was replayed under the suggested limits by the "
+            f"proxy's own arithmetic. A limit is at least as high as needed for {100 - found.percentile:.3g} % and "
             f"{duration(found.bounds.delay_ms)}, unless a broker cannot bear it.",
-            waits(found.throttled),
+            _table(found, lines),
         ),
         Section(
             "If all used their limits at once, could the brokers bear it?",
@@ -129,7 +114,7 @@ def capacity_page(found: Findings) -> str:
     )
     return page(
         "Capacity: which quotas are safe to switch on",
-        _facts(found, reached),
+        _facts(found),
         sections,
         verdict=verdict(replays_of(found.throttled), found.bounds, _borne(found)),
         words=words,
@@ -144,23 +129,7 @@ def _borne(found: Findings) -> Brokers:
     return Brokers(overfull=len(found.warnings), fullest=max(known, default=None), unknown=unknown)
 
 
-def _reached(found: Findings) -> dict[Entity, Reach]:
-    """Return when each entity reaches its own limit in force, or the suggested limit without one."""
-    shared: dict[tuple[str, tuple[str, str]], int] = {}
-    for entity, one in found.in_force.items():
-        shared[entity[0], one.name] = shared.get((entity[0], one.name), 0) + 1
-    reached = {}
-    for suggestion in found.suggestions:
-        entity = suggestion[:3]
-        current, trend = found.in_force.get(entity), found.trends.get(entity)
-        is_own = current is not None and shared[entity[0], current.name] == 1
-        limit = current.limit if current is not None and is_own else suggestion.limit
-        if limit is not None and trend is not None:
-            reached[entity] = limit_reached(trend, limit)
-    return reached
-
-
-def _facts(found: Findings, reached: Mapping[Entity, Reach]) -> list[tuple[str, str]]:
+def _facts(found: Findings) -> list[tuple[str, str]]:
     limited = [one for one in found.suggestions if one.limit is not None]
     clients = len({one[1:3] for one in found.suggestions})
     facts = [(f"{len(limited):,}", f"limits suggested, for {clients:,} {'entity' if clients == 1 else 'entities'}")]
@@ -173,13 +142,7 @@ def _facts(found: Findings, reached: Mapping[Entity, Reach]) -> list[tuple[str, 
         words = f"the capacity, if all used their limits at once: {_side(most)}, {most['kind']}, the fullest"
         facts.append((f"{most['oversubscription']:.2f} ×", words))
     fits = {(entity[0], limit.name): found.states[entity] for entity, limit in found.in_force.items()}
-    facts += state_facts([*fits.values(), *(UNUSED for _ in found.unused)], "current limits")
-    soon = {entity: one for entity, one in reached.items() if one.weeks is not None and one.weeks <= YEAR}
-    if soon:
-        first = min(soon, key=lambda entity: (soon[entity].weeks, entity))
-        words = f"limits that growth reaches within a year, the first of {named(first)}: {soon[first].words}"
-        facts.append((f"{len(soon):,}", words))
-    return facts
+    return facts + state_facts([*fits.values(), *(UNUSED for _ in found.unused)], "current limits")
 
 
 def _table(found: Findings, lines: Sequence[Line]) -> str:
@@ -197,8 +160,6 @@ def _table(found: Findings, lines: Sequence[Line]) -> str:
         Column("peak", "peak", "rate", "the highest rate of a record"),
         Column("throttled_share", "silent", "share", f"the part of its time in which it waits, {replayed}"),
         Column("longest_delay_ms", "longest delay", "time", f"of a request, {replayed}"),
-        Column("percent_in_30_days", "growth in 30 d", "percent", "of the busiest hours, by the same weekdays"),
-        Column("limit_reached", "limit reached", "weeks", _FORECAST),
         Column("remark", "remark", "text"),
     ]
     unused = [
@@ -213,9 +174,9 @@ def _team(found: Findings, user: str, client_id: str) -> str:
     return found.owner(user, client_id) if found.owner else ""
 
 
-def _line(one: Suggestion, found: Findings, reached: Reach | None) -> Line:
+def _line(one: Suggestion, found: Findings) -> Line:
     entity = one[:3]
-    row, trend, current = found.throttled.get(entity), found.trends.get(entity), found.in_force.get(entity)
+    row, current = found.throttled.get(entity), found.in_force.get(entity)
     return {
         "entity": (one.user, one.client_id),
         "team": _team(found, one.user, one.client_id),
@@ -231,8 +192,6 @@ def _line(one: Suggestion, found: Findings, reached: Reach | None) -> Line:
         "peak": one.peak,
         "throttled_share": row["throttled_share"] if row else None,
         "longest_delay_ms": row["longest_delay_ms"] if row else None,
-        "percent_in_30_days": trend.percent_in_30_days if trend else None,
-        "limit_reached": (reached.weeks, reached.words) if reached else (None, ""),
         "remark": one.why,
     }
 
@@ -245,37 +204,26 @@ def _brokers_words(brokers: Sequence[Row]) -> str:
 
 
 def _brokers(brokers: Sequence[Row]) -> str:
-    figures = []
-    for kind in BYTE_KINDS:
-        rows = [row for row in brokers if row["kind"] == kind]
-        rows.sort(key=lambda row: (-(row["oversubscription"] or 0), -(row["limits"] or 0), row["broker"], row["proxy"]))
-        if not rows:
-            continue
-        lines = [
-            Load(_side(row), row["limits"] or 0, row["current"] or None, row["peak"], row["capacity"], _load_words(row))
-            for row in rows[:MOST_BARS]
-        ]
-        words = f"the {len(lines)} fullest of {len(rows)}" if len(rows) > len(lines) else "the fullest first"
-        figures.append(figure(kind, words, loads(lines)))
-    if not figures:
-        return ""
-    colours = {"limit pale": "suggested limits", "use": "busiest minute"}
-    if any(row["current"] for row in brokers):
-        colours["outline"] = "current limits"
-    if any(row["capacity"] for row in brokers):
-        colours["tick"] = "capacity"
+    rows = sorted(brokers, key=lambda row: (-(row["oversubscription"] or 0), row["broker"], row["proxy"], row["kind"]))
     sums = [
-        (_side(row), row["kind"], *(rate(row[name] or None) for name in ("current", "limits", "peak", "capacity")))
-        for row in sorted(brokers, key=lambda row: (row["broker"], row["proxy"], row["kind"]))[:MOST_ROWS]
+        (
+            _side(row),
+            row["kind"],
+            *(rate(row[name] or None) for name in ("current", "limits", "peak", "capacity")),
+            "" if row["oversubscription"] is None else f"{row['oversubscription']:.2f} ×",
+        )
+        for row in rows[:MOST_ROWS]
     ]
-    columns = ("broker", "kind", "current limits", "suggested limits", "busiest minute", "capacity")
-    return keys(colours) + plots(figures) + table(columns, sums, label="Brokers", names=2)
-
-
-def _load_words(row: Row) -> str:
-    if row["oversubscription"] is None:
-        return f"{rate(row['limits'])} of limits" if row["limits"] else "no limits"
-    return f"{row['oversubscription']:.2f} × capacity ({rate(row['capacity'])})"
+    columns = (
+        "broker",
+        "kind",
+        "current limits",
+        "suggested limits",
+        "busiest minute",
+        "capacity",
+        "limits / capacity",
+    )
+    return table(columns, sums, label="Brokers", names=2) if sums else ""
 
 
 def _over_time(top: Sequence[Row], suggestions: Sequence[Suggestion], throttled: Mapping[Entity, Row]) -> str:
@@ -304,23 +252,14 @@ def _heat_maps(seasons: Sequence[Row]) -> str:
     maps: dict[str, dict[tuple[int, int], float]] = {}
     for row in seasons:
         maps.setdefault(row["kind"], {})[row["weekday"], row["hour"]] = row["rate"]
-    figures = [figure(kind, busy_and_quiet(maps[kind]), heat_map(maps[kind])) for kind in BYTE_KINDS if kind in maps]
+    figures = [figure(kind, _busiest(maps[kind]), heat_map(maps[kind])) for kind in BYTE_KINDS if kind in maps]
     return plots(figures) if figures else ""
 
 
-def busy_and_quiet(cells: Mapping[tuple[int, int], float]) -> str:
-    """Return words for the busiest hour of the week, and for the four consecutive hours with the lowest rates.
-
-    ``cells`` contains the rates, keyed by weekday (0 is Monday) and hour.
-    """
+def _busiest(cells: Mapping[tuple[int, int], float]) -> str:
+    """Return words for the busiest hour of the week. ``cells`` contains rates by weekday (0 is Monday) and hour."""
     day, hour = max(cells, key=lambda place: (cells[place], [-part for part in place]))
-    words = f"busiest {_DAYS[day]} {hour:02}:00, {rate(cells[day, hour])}"
-    found = quietest_run(cells, _QUIET_HOURS)
-    if found is None:
-        return words
-    start, low = found
-    (day, hour), (_, end) = divmod(start, 24), divmod(start + _QUIET_HOURS, 24)
-    return f"{words}; quietest {_DAYS[day]} {hour:02}:00 to {end:02}:00, {rate(low)}"
+    return f"busiest {_DAYS[day]} {hour:02}:00, {rate(cells[day, hour])}"
 
 
 def _side(row: Row) -> str:

@@ -6,7 +6,7 @@ only a user, which takes precedence over a line with only a client-id. Bytes tha
 ``(nobody)``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from itertools import pairwise
@@ -20,32 +20,14 @@ from kafka_quota_proxy.pipeline.session import local_frame
 
 _PRICED_BYTES: Final = 10**9
 _SMALLEST: Final = Decimal("0.0001")
-MOST_PRICE: Final = 10**12
 
 
-class Tier(NamedTuple):
-    """The price of 10^9 bytes, up to ``up_to_bytes`` bytes of an owner. The last tier has no end."""
+def cost(amount: int, price: Decimal) -> Decimal:
+    """Return the cost of ``amount`` bytes at a price of 10^9 bytes, with four decimals, rounded half to even.
 
-    up_to_bytes: int | None
-    price: Decimal
-
-
-Prices = Mapping[str, Sequence[Tier]]  # by kind; the tiers are in the order of their ends
-
-
-def flat(price: Decimal) -> Prices:
-    """Return prices that are the same for all kinds and amounts."""
-    return dict.fromkeys(BYTE_KINDS, (Tier(None, price),))
-
-
-def cost(amount: int, tiers: Sequence[Tier]) -> Decimal:
-    """Return the cost of ``amount`` bytes with four decimals, rounded half to even. An amount below 0 costs nothing."""
-    total, begin = Decimal(0), 0
-    for tier in tiers:
-        end = amount if tier.up_to_bytes is None else min(amount, tier.up_to_bytes)
-        total += max(0, end - begin) * tier.price
-        begin = max(begin, end)
-    return (total / _PRICED_BYTES).quantize(_SMALLEST, ROUND_HALF_EVEN)
+    An amount below 0 costs nothing.
+    """
+    return (max(0, amount) * price / _PRICED_BYTES).quantize(_SMALLEST, ROUND_HALF_EVEN)
 
 
 NOBODY: Final = "(nobody)"
@@ -194,14 +176,14 @@ def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
     return names.join(F.broadcast(listed), on=fits, how="inner").select(*listed.columns).distinct()
 
 
-def bill(days: DataFrame, prices: Prices) -> list[Charge]:
-    """Return the bytes and the cost of each owner, by kind (produce or fetch).
+def bill(days: DataFrame, price: Decimal) -> list[Charge]:
+    """Return the bytes and the cost of each owner, by kind (produce or fetch), at a price of 10^9 bytes.
 
     ``days`` is the result of ``charged``.
     """
     sums = days.groupBy("owner", "kind").agg(F.sum("bytes").alias("bytes")).collect()  # two rows for each owner
     rows = sorted((row["owner"], row["kind"], row["bytes"]) for row in sums)
-    return [Charge(owner, kind, amount, cost(amount, prices[kind])) for owner, kind, amount in rows]
+    return [Charge(owner, kind, amount, cost(amount, price)) for owner, kind, amount in rows]
 
 
 def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:

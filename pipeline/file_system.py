@@ -8,13 +8,11 @@ which is renamed when they are complete. A file marks each directory that this p
 """
 
 import contextlib
-import fcntl
 import glob
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -39,12 +37,6 @@ def is_empty(path: str) -> bool:
     """Return whether a path is a directory without entries."""
     store, at = _at(path)
     return bool(store.get_file_info(at).type == fs.FileType.Directory) and not names(path)
-
-
-def is_blank(path: str) -> bool:
-    """Return whether a file exists and has 0 bytes."""
-    store, at = _at(path)
-    return bool(store.get_file_info(at).size == 0)
 
 
 def absolute(path: str) -> str:
@@ -98,13 +90,6 @@ def names(path: str) -> list[str]:
     return sorted(entry.base_name for entry in store.get_file_info(fs.FileSelector(at)))
 
 
-def read(path: str) -> str:
-    """Return the text of a small UTF-8 file."""
-    store, at = _at(path)
-    with store.open_input_file(at) as stream:
-        return str(stream.read().decode())
-
-
 def make_directory(path: str) -> None:
     """Create a directory and its parents."""
     store, at = _at(path)
@@ -117,27 +102,6 @@ def write(path: str, text: str) -> None:
     store.create_dir(at.rpartition("/")[0], recursive=True)
     with store.open_output_stream(at) as stream:
         stream.write(text.encode())
-
-
-@contextmanager
-def locked(path: str) -> Iterator[bool]:
-    """Lock a local file during the block, and yield whether no other process has locked it.
-
-    The system removes the lock when the process ends, also if it is killed. A file that is not local is not locked, and
-    True is yielded.
-    """
-    at = absolute(path)
-    if not at.startswith("/"):
-        yield True
-        return
-    make_directory(at.rpartition("/")[0])
-    with Path(at).open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
 
 
 def _at(path: str) -> tuple[fs.FileSystem, str]:
@@ -159,17 +123,16 @@ def _at(path: str) -> tuple[fs.FileSystem, str]:
 
 
 _MARK: Final = "_kafka_quota_pipeline"
-_OF_LOG: Final = "a usage log, "
 _BY: Final = "written by kafka-quota-pipeline; replaced as a whole when it runs again\n"
 
 
 @contextmanager
-def staged_directory(out: str, *, is_log: bool = False) -> Iterator[str]:
+def staged_directory(out: str) -> Iterator[str]:
     """Yield a new directory that becomes ``out`` if the block succeeds, and is deleted otherwise.
 
-    With ``is_log``, the result is a usage log, which is also read as a part of a larger log. Old results are set aside
-    until the new results are in their place. If the process is killed in between, the next run restores them. On object
-    stores the replacement is not atomic. Raises UsageError if ``out`` has files that this program did not write.
+    Old results are set aside until the new results are in their place. If the process is killed in between, the next
+    run restores them. On object stores the replacement is not atomic. Raises UsageError if ``out`` has files that this
+    program did not write.
     """
     out = out.rstrip("/") or "/"
     parent, _, name = out.rpartition("/")
@@ -183,16 +146,10 @@ def staged_directory(out: str, *, is_log: bool = False) -> Iterator[str]:
     make_directory(staging)
     try:
         yield staging
-        write(f"{staging}/{_MARK}", _OF_LOG + _BY if is_log else _BY)
+        write(f"{staging}/{_MARK}", _BY)
         _replace(out, by=staging, aside=previous)
     finally:
         delete(staging)
-
-
-def is_results(directory: str) -> bool:
-    """Return whether a directory contains results of a command, other than a usage log."""
-    mark = f"{directory}/{_MARK}"
-    return exists(mark) and not read(mark).startswith(_OF_LOG)
 
 
 def _replace(out: str, *, by: str, aside: str) -> None:

@@ -5,8 +5,7 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from kafka_quota_proxy.config.errors import UnitError
-from kafka_quota_proxy.config.units import parse_duration_ms
+from kafka_quota_proxy.pipeline.arguments import duration
 from kafka_quota_proxy.pipeline.client_metrics import OPTIONS, Measured
 from kafka_quota_proxy.pipeline.scraped_brokers import REPLICA_LABELS
 
@@ -48,7 +47,7 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
     prometheus.add_argument("--from", dest="from_ms", type=_time, metavar="TIME", help="such as 2026-11-01T08:00 (UTC)")
     prometheus.add_argument("--until", dest="until_ms", type=_time, metavar="TIME", help="the end (now)")
     prometheus.add_argument(
-        "--step", type=_step, metavar="TIME", help="the length of a record (1m; that of a file: its own)"
+        "--step", type=duration, metavar="TIME", help="the length of a record (1m; that of a file: its own)"
     )
     prometheus.add_argument(
         "--match", default="", metavar="LABELS", help="only series with these labels, such as 'cluster=\"a\"'"
@@ -102,13 +101,3 @@ def _time(text: str) -> int:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time; write one such as 2026-11-01T08:00") from None
     return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)
-
-
-def _step(text: str) -> int:
-    try:
-        step_ms = parse_duration_ms(text)
-    except UnitError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if not step_ms:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time above 0")
-    return step_ms

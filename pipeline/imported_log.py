@@ -1,60 +1,35 @@
-"""Writes imported records as a usage log of Parquet files in a local directory, without Spark.
+"""Writes imported records as a usage log, a Parquet file in a local directory, without Java.
 
 The directory appears complete or not at all, and a second import replaces it, as in ``staging``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.file_system import staged_directory
 from kafka_quota_proxy.pipeline.rate_samples import ImportedRecord
+from kafka_quota_proxy.pipeline.record import RECORD
 
-# The columns of ``record.RECORD``, which would load Spark.
-SCHEMA: Final = pa.schema(
-    [
-        ("start_ms", pa.int64()),
-        ("interval_ms", pa.int64()),
-        ("proxy", pa.string()),
-        ("broker", pa.int32()),
-        ("kind", pa.string()),
-        ("user", pa.string()),
-        ("client_id", pa.string()),
-        ("listener", pa.string()),
-        ("rule_user", pa.string()),
-        ("rule_client_id", pa.string()),
-        ("limit", pa.float64()),
-        ("amount", pa.int64()),
-        ("requests", pa.int64()),
-        ("throttled_requests", pa.int64()),
-        ("throttle_time_ms", pa.int64()),
-        ("enforced", pa.bool_()),
-        ("connections", pa.int64()),
-        ("resolution_ms", pa.int64()),
-    ]
-)
+SCHEMA: Final = to_arrow_schema(RECORD)
 # A group of rows is in memory until it is written.
 _ROWS_AT_ONCE: Final = 100_000
-_ROWS_IN_A_FILE: Final = 2_000_000
 
 
 class ImportedLog:
-    """The files of one import. ``records`` is how many records it has, and ``amounts`` contains their sums by kind."""
+    """The file of one import. ``records`` is how many records it has, and ``amounts`` contains their sums by kind."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, file: pq.ParquetWriter) -> None:
         self.records = 0
         self.amounts: dict[str, int] = {}
-        self._directory = directory
         self._rows: list[dict[str, object]] = []
-        self._file: pq.ParquetWriter | None = None
-        self._files = 0
-        self._rows_in_file = 0
+        self._file = file
 
     def add(self, records: Iterable[ImportedRecord], brokers: Mapping[str, int]) -> None:
         """Add records. ``brokers`` contains the node id of each instance."""
@@ -63,27 +38,13 @@ class ImportedLog:
             self.records += 1
             self.amounts[one.bucket.kind] = self.amounts.get(one.bucket.kind, 0) + one.amount
             if len(self._rows) == _ROWS_AT_ONCE:
-                self._flush()
+                self.flush()
 
-    def close(self) -> None:
-        """Complete the last file."""
-        self._flush()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _flush(self) -> None:
-        if not self._rows:
-            return
-        if self._file is None:
-            self._file = pq.ParquetWriter(self._directory / f"usage-{self._files:05}.parquet", SCHEMA)
-            self._files += 1
-        self._file.write_table(pa.Table.from_pylist(self._rows, SCHEMA))
-        self._rows_in_file += len(self._rows)
-        self._rows = []
-        if self._rows_in_file >= _ROWS_IN_A_FILE:
-            self._file.close()
-            self._file, self._rows_in_file = None, 0
+    def flush(self) -> None:
+        """Write the records that were added."""
+        if self._rows:
+            self._file.write_table(pa.Table.from_pylist(self._rows, SCHEMA))
+            self._rows = []
 
 
 @contextmanager
@@ -94,10 +55,13 @@ def imported_log(out: str) -> Iterator[ImportedLog]:
     """
     if "://" in out:
         raise UsageError(f"--out {out}: import writes to a local directory; copy it from there")
-    with staged_directory(file_system.absolute(out), is_log=True) as staging:
-        log = ImportedLog(Path(staging))
+    with (
+        staged_directory(file_system.absolute(out)) as staging,
+        pq.ParquetWriter(f"{staging}/usage.parquet", SCHEMA) as file,
+    ):
+        log = ImportedLog(file)
         yield log
-        log.close()
+        log.flush()
 
 
 def _row(record: ImportedRecord, broker: int) -> dict[str, object]:

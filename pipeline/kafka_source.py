@@ -1,7 +1,7 @@
 """Reads the lines of a usage log from a Kafka topic, with Spark's connector.
 
 Also reads the file of client properties that ``--kafka-config`` names. It has the format of the option
-``--command-config`` of Kafka's tools. Spark reads and writes topics with Kafka's own client, which accepts all of its
+``--command-config`` of Kafka's tools. Spark reads topics with Kafka's own client, which accepts all of its
 properties.
 """
 
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline.errors import InputError, UsageError
 
-# The settings that --usage and --to give, or that the program itself sets.
+# The settings that --usage gives, or that the program itself sets.
 _OURS: Final = frozenset(
     {
         "bootstrap.servers", "group.id", "key.deserializer", "value.deserializer", "key.serializer", "value.serializer",
@@ -28,7 +28,7 @@ _OURS: Final = frozenset(
 
 
 def kafka_options(path: str) -> dict[str, str]:
-    """Return the properties in a file as options of Spark's Kafka source and sink. The values may be passwords.
+    """Return the properties in a file as options of Spark's Kafka source. The values may be passwords.
 
     Raises InputError if the file is unreadable or faulty, or if it contains a property that the program sets itself.
     """
@@ -47,8 +47,6 @@ def kafka_options(path: str) -> dict[str, str]:
 
 # Spark releases it with each of its own versions.
 _CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
-# The most that one batch of a stream takes from a backlog. It is small enough to be repeated quickly after a crash.
-_RECORDS_AT_ONCE: Final = "1000000"
 # Spark asks three times for the end of a topic. With Kafka's defaults each takes a silent minute.
 _PATIENCE: Final = {"kafka.request.timeout.ms": "15000", "kafka.default.api.timeout.ms": "15000"}
 _NO_OPTIONS: Final[Mapping[str, str]] = {}
@@ -68,9 +66,8 @@ def topic(
     place: str,
     *,
     kafka: Mapping[str, str] = _NO_OPTIONS,
-    is_stream: bool = False,
 ) -> DataFrame:
-    """Return the lines in the topic ``kafka://HOST:PORT/TOPIC``, as a batch or a stream.
+    """Return the lines in the topic ``kafka://HOST:PORT/TOPIC``.
 
     The place of a line is its partition and offset. Raises UsageError if the address is wrong, or if Spark lacks its
     Kafka connector.
@@ -78,11 +75,8 @@ def topic(
     servers, name = kafka_place(place)
     options = {**_PATIENCE, **kafka, "kafka.bootstrap.servers": servers, "subscribe": name}
     options["startingOffsets"] = "earliest"
-    if is_stream:
-        options["maxOffsetsPerTrigger"] = _RECORDS_AT_ONCE
-    source = spark.readStream if is_stream else spark.read
     try:
-        rows = source.format("kafka").options(**options).load()
+        rows = spark.read.format("kafka").options(**options).load()
     except AnalysisException as error:
         if "kafka" not in str(error).lower():
             raise

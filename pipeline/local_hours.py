@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 QUARTER_MS: Final = 900_000
 _HOUR_MS: Final = 3_600_000
-_HOURS_OF_WEEK: Final = 7 * 24
 
 
 class Quarter(NamedTuple):
@@ -69,17 +68,3 @@ def hours_of_day(amounts: Mapping[int, int], covered: Iterable[Quarter]) -> dict
         whole[hour] += amount
         peaks[hour] = max(peaks.get(hour, 0.0), amount * 1_000 / _HOUR_MS)
     return {hour: DayHour(peaks[hour], whole[hour] * 1_000 / time_ms) for hour, time_ms in times_ms.items()}
-
-
-def quietest_run(cells: Mapping[tuple[int, int], float], hours: int) -> tuple[int, float] | None:
-    """Return the first hour of the week of the consecutive hours with the lowest mean rate, and that rate.
-
-    The hours of the week are numbered from Monday 00:00 on. A run may go over the end of the week. Only hours in
-    ``cells``, the result of ``hours_of_week``, count. Returns None if there is no such run.
-    """
-    runs = {}
-    for start in range(_HOURS_OF_WEEK):
-        places = [divmod((start + at) % _HOURS_OF_WEEK, 24) for at in range(hours)]
-        if all(place in cells for place in places):
-            runs[start] = sum(cells[place] for place in places) / hours
-    return min(runs.items(), key=lambda one: (one[1], one[0]), default=None)

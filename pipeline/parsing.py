@@ -50,16 +50,16 @@ _ONE_OBJECT: Final = r'^\s*+\{(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+\}\s*+$'
 _LONGEST_SHOWN: Final = 4_000
 
 
-def parsed(lines: DataFrame, *, is_placed: bool = False) -> DataFrame:
+def parsed(lines: DataFrame) -> DataFrame:
     """Parse lines of a usage log, and return a row for each line that is not blank.
 
     ``lines`` has the columns ``value`` (the text of the line) and ``PLACE``. A row of the result has the columns of a
     record, ``fault`` (what is wrong with the line), ``text`` (the beginning of the line) and ``PLACE``. For a good
-    line, ``fault`` and ``text`` are null, and without ``is_placed`` also the place.
+    line, ``fault``, ``text`` and the place are null.
     """
     record = F.from_json("value", _AS_WRITTEN, {"columnNameOfCorruptRecord": _CORRUPT}).alias("record")
     rows = lines.where(F.trim("value") != "").select(*PLACE, "value", record)
-    return _with_fault(rows, _fault(), F.substring("value", 1, _LONGEST_SHOWN), is_placed=is_placed)
+    return _with_fault(rows, _fault(), F.substring("value", 1, _LONGEST_SHOWN))
 
 
 def checked(records: DataFrame) -> DataFrame:
@@ -68,14 +68,13 @@ def checked(records: DataFrame) -> DataFrame:
     return _with_fault(as_struct, _missing(), F.to_json("record"))
 
 
-def _with_fault(rows: DataFrame, fault: Column, text: Column, *, is_placed: bool = False) -> DataFrame:
+def _with_fault(rows: DataFrame, fault: Column, text: Column) -> DataFrame:
     is_bad = F.col("fault").isNotNull()
-    has_place = F.lit(True) if is_placed else is_bad
     return rows.withColumn("fault", fault).select(
         *(_field(name) for name in COLUMNS),
         "fault",
         F.when(is_bad, text).alias("text"),
-        *(F.when(has_place, F.col(name)).alias(name) for name in PLACE),
+        *(F.when(is_bad, F.col(name)).alias(name) for name in PLACE),
     )
 
 

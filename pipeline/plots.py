@@ -1,7 +1,7 @@
 """Draws plots with matplotlib, as SVG for a report page.
 
 A plot is designed for the width of a phone, and grows where there is more room. It uses the colours of the page, which
-change in dark mode. Names of clients are drawn as plain text, since matplotlib would read ``$…$`` as a formula.
+change in dark mode.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from io import StringIO
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import matplotlib as mpl
 from matplotlib.collections import PolyCollection
@@ -17,7 +17,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from kafka_quota_proxy.pipeline.report import shown, size
+from kafka_quota_proxy.pipeline.report import size
 
 # These colours stand for the page's own colours, which matplotlib does not know.
 _INK, _USE, _LIMIT = "#010203", "#010204", "#010205"
@@ -27,7 +27,6 @@ _WIDTH: Final = 358 / 72
 _STYLE: Final[Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "kafka-quota-pipeline",  # the same data, the same file
-    "text.parse_math": False,
     "font.family": "sans-serif",
     "font.size": 10.5,
     "timezone": "UTC",
@@ -40,33 +39,9 @@ _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 # begins.
 _DATES: Final = ["%Y", "%b", "%d %b", "%H:%M", "%H:%M", "%S.%f"]
 _ROUND_DATES: Final = ["", "%b %Y", "%d %b", "%d %b", "%H:%M", "%H:%M"]
-_LONGEST_NAME: Final = 34
 # More points than a plot has pixels show nothing more.
 _MOST_POINTS: Final = 720
 _RATE: Final = FuncFormatter(lambda rate, _at: f"{size(rate)}/s" if rate else "0")
-
-
-class Bar(NamedTuple):
-    """One bar of the plot that ``bars`` draws. ``words`` is its value as text, which is shown above the bar."""
-
-    name: str
-    value: float
-    words: str
-
-
-class Load(NamedTuple):
-    """One row of the plot that ``loads`` draws, for a broker.
-
-    It compares the sums of the suggested and of the current limits, the highest use (``peak``) and the capacity, in
-    bytes per second. ``words`` is the comparison as text, which is shown above the bar.
-    """
-
-    name: str
-    limits: float
-    current: float | None
-    peak: float
-    capacity: float | None
-    words: str
 
 
 def rate_over_time(start_ms: int, step_ms: int, rates: Sequence[float | None], limit: float | None) -> str:
@@ -129,68 +104,12 @@ def heat_map(cells: Mapping[tuple[int, int], float]) -> str:
     return _svg(figure)
 
 
-def bars(lines: Sequence[Bar]) -> str:
-    """Plot horizontal bars in the given order. The name of a bar is above it."""
-    with _lines([(line.name, line.words) for line in lines]) as (figure, axis):
-        axis.barh(range(len(lines)), [line.value for line in lines], height=0.34, color=_LIMIT)
-        axis.set_xlim(0, max((line.value for line in lines), default=0) or 1)
-    return _svg(figure)
-
-
-def loads(lines: Sequence[Load]) -> str:
-    """Plot a bar as long as the sum of suggested limits for each row.
-
-    A thinner bar inside it shows the highest use. An outline shows the sum of current limits, and a mark the capacity,
-    if they are known.
-    """
-    with _lines([(line.name, line.words) for line in lines]) as (figure, axis):
-        places = range(len(lines))
-        axis.barh(places, [line.limits for line in lines], height=0.4, color=_LIMIT, alpha=0.45)
-        axis.barh(places, [line.peak for line in lines], height=0.18, color=_USE)
-        for place, line in enumerate(lines):
-            if line.current is not None:
-                axis.barh(place, line.current, height=0.4, fill=False, edgecolor=_INK, linewidth=0.9)
-            if line.capacity is not None:
-                axis.plot([line.capacity] * 2, [place - 0.2, place + 0.28], color=_INK, linewidth=2.5)
-        axis.set_xlim(
-            0,
-            1.01 * max((max(filter(None, one[1:5]), default=0) for one in lines), default=0) or 1,
-        )
-        axis.spines["bottom"].set_visible(True)
-        axis.xaxis.set_visible(True)
-        axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        axis.xaxis.set_major_formatter(_RATE)
-    return _svg(figure)
-
-
-@contextmanager
-def _lines(words: Sequence[tuple[str, str]]) -> Iterator[tuple[Figure, Any]]:
-    """Yield an empty plot (figure and axes) with a row for each pair of a name and a text.
-
-    The caller adds a bar to each row. The name is above the bar at the left, and the text is above the bar at the
-    right.
-    """
-    with _figure(0.3 + 0.55 * len(words)) as (figure, axis):
-        for place, (name, said) in enumerate(words):
-            for at, text, side in ((0.0, _short(name), "left"), (1.0, shown(said), "right")):
-                axis.annotate(text, (at, place - 0.26), xycoords=("axes fraction", "data"), ha=side, va="bottom")
-        axis.set_ylim(len(words) - 0.6, -0.75)
-        axis.yaxis.set_visible(False)
-        axis.xaxis.set_visible(False)
-        axis.spines[:].set_visible(False)
-        yield figure, axis
-
-
 @contextmanager
 def _figure(height: float) -> Iterator[tuple[Figure, Any]]:
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
         yield figure, figure.subplots()
         figure.canvas.draw()
-
-
-def _short(name: str) -> str:
-    return shown(name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…")
 
 
 def _svg(figure: Figure) -> str:

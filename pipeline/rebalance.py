@@ -54,12 +54,9 @@ class Load(NamedTuple):
         """Return the replication throttle at which copying the data takes ``window_ms``, in bytes per second."""
         return self.left_bytes * 1_000 / window_ms + self.incoming_rate
 
-    def time_ms(self, rate: float) -> float | None:
-        """Return how long the copying takes at a throttle of ``rate`` bytes per second, or None if it never ends."""
-        net = rate - self.incoming_rate
-        if not self.left_bytes:
-            return 0.0
-        return self.left_bytes * 1_000 / net if net > 0 else None
+    def time_ms(self, rate: float) -> float:
+        """Return how long the copying takes at a throttle of ``rate`` bytes per second, above the incoming rate."""
+        return self.left_bytes * 1_000 / (rate - self.incoming_rate) if self.left_bytes else 0.0
 
 
 def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, int], Iterable[int]]) -> list[Load]:

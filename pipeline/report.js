@@ -19,7 +19,7 @@ let shown = 0;
 let sorted = null; // the index of a column
 let isDescending = false;
 
-// -- texts, the same as in the table that the page has without a script
+// -- texts
 
 /** Returns a number with three digits. */
 function digits(number) {
@@ -49,8 +49,6 @@ const FORMS = {
   rate: (rate) => `${size(rate)}/s`,
   time: duration,
   share: (share) => (share < 0.995 ? `${Number((share * 100).toPrecision(2))} %` : `${Math.round(share * 100)} %`),
-  percent: (part) => `${part < 0 ? "−" : "+"}${Math.abs(Math.round(Math.max(part, -100)))} %`,
-  weeks: (reach) => reach[1],
 };
 
 const textOf = (value, form) => (value === null ? "" : FORMS[form](value));
@@ -60,7 +58,6 @@ const textOf = (value, form) => (value === null ? "" : FORMS[form](value));
 /** Returns what a value is sorted by: a number, a text in lower case, or null, which is always last. */
 function keyOf(value, form) {
   if (value === null || value === "") return null;
-  if (form === "weeks") return value[0];
   if (form === "entity") return value.join("\n").toLowerCase();
   return typeof value === "string" ? value.toLowerCase() : value;
 }
@@ -122,7 +119,7 @@ function draw(count) {
 }
 
 function sortBy(at, head) {
-  const isNumber = !["entity", "text", "weeks"].includes(columns[at].form);
+  const isNumber = !["entity", "text"].includes(columns[at].form);
   isDescending = sorted === at ? !isDescending : isNumber;
   sorted = at;
   for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
@@ -140,7 +137,7 @@ function csvOf(value) {
 }
 
 function csv() {
-  const parts = (value, form) => (form === "entity" ? value : form === "weeks" ? [value && value[1]] : [value]);
+  const parts = (value, form) => (form === "entity" ? value : [value]);
   const heads = columns.flatMap(({key, form}) => (form === "entity" ? ["user", "client_id"] : [key]));
   const rows = found.map((row) => columns.flatMap(({form}, at) => parts(row[at], form)));
   return [heads, ...rows].map((row) => row.map(csvOf).join(",")).join("\r\n") + "\r\n";
@@ -180,5 +177,4 @@ if (quotas) {
   byId("save-quotas").addEventListener("click", () => save("quotas.yaml", "application/yaml", JSON.parse(quotas.textContent)));
 }
 for (const part of document.querySelectorAll(".scripted")) part.hidden = false;
-byId("rest").hidden = true;
 choose();

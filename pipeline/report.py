@@ -4,8 +4,7 @@ A report begins with a verdict and the main numbers. Sections follow, each of wh
 ``plots`` draws the figures, and ``entity_table`` the table that the script in ``report.js`` works with. The page runs
 no other script and loads nothing.
 
-``entity_table`` builds the table of entities, whose rows are data (JSON) in the page. Without the script, the page
-shows the first rows as a plain table.
+``entity_table`` builds the table of entities, whose rows are data (JSON) in the page.
 """
 
 import json
@@ -173,19 +172,14 @@ def _notes(notes: Sequence[str]) -> str:
     return f"<ul>{''.join(first)}</ul>{more}"
 
 
-# The number of rows that the page has without its script.
-PLAIN_ROWS: Final = 200
 _LONGEST: Final = 120
-# A longer text is broken into lines.
-_ONE_LINE: Final = 24
-_BAD: Final = "too tight"
 
 
 class Column(NamedTuple):
     """A column of the table. ``key`` is its name in the CSV file, and ``words`` says what it contains.
 
     ``form`` says how values look: entity (user and client-id), text, number, rate (bytes per second), time (ms), share
-    (0 to 1), percent, or weeks (a number to sort by and a text). If ``is_chosen``, the page can show only the rows with
+    (0 to 1). If ``is_chosen``, the page can show only the rows with
     one value of the column.
     """
 
@@ -196,7 +190,7 @@ class Column(NamedTuple):
     is_chosen: bool = False
 
 
-Value = str | float | tuple[str, str] | tuple[float | None, str] | None
+Value = str | float | tuple[str, str] | None
 # A row of the table: the values by the keys of the columns. What has no column is not shown.
 Line = Mapping[str, Any]
 
@@ -215,8 +209,6 @@ def entity_table(name: str, columns: Sequence[Column], lines: Sequence[Line], *,
     heads = "".join(f'<th scope="col" class="{one.form}">{text_of(one.title)}</th>' for one in columns)
     words = "".join(f"<dt>{text_of(one.title)}</dt><dd>{text_of(one.words)}</dd>" for one in columns if one.words)
     values = [[line.get(column.key) for column in columns] for line in lines]
-    rows = "".join(f"<tr>{_cells(columns, row)}</tr>" for row in values[:PLAIN_ROWS])
-    rest = f"The first {PLAIN_ROWS} of {len(lines):,} rows." if len(lines) > PLAIN_ROWS else ""
     document = {
         "name": name,
         "columns": [{"key": column.key, "form": column.form} for column in columns],
@@ -225,8 +217,9 @@ def entity_table(name: str, columns: Sequence[Column], lines: Sequence[Line], *,
     return (
         f"{_tools(columns, has_quotas=quotas is not None)}"
         '<div class="wide" role="region" aria-label="Entities" tabindex="0">'
-        f'<table id="entities"><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
-        f'<p id="rest">{rest}</p><p class="scripted" hidden><output id="count" aria-live="polite"></output> '
+        f'<table id="entities"><thead><tr>{heads}</tr></thead><tbody></tbody></table></div>'
+        "<noscript><p>The rows need JavaScript.</p></noscript>"
+        '<p class="scripted" hidden><output id="count" aria-live="polite"></output> '
         '<button type="button" id="more">Show 100 more</button></p>'
         f"<details><summary>What the columns say</summary><dl>{words}</dl></details>"
         f"{_data('data', document)}{_data('quotas', quotas) if quotas is not None else ''}"
@@ -247,38 +240,6 @@ def _tools(columns: Sequence[Column], *, has_quotas: bool) -> str:
         f'autocomplete="off" spellcheck="false"></label>{choices}'
         f'<button type="button" id="save-table">Save these rows as CSV</button>{quotas}</div>'
     )
-
-
-def _cells(columns: Sequence[Column], values: Sequence[Value]) -> str:
-    cells = []
-    for column, value in zip(columns, values, strict=True):
-        words = text(value, column.form)
-        kind = column.form + " bad" * (words == _BAD) + " long" * (column.form == "text" and len(words) > _ONE_LINE)
-        cells.append(f'<td class="{kind}">{text_of(words)}</td>')
-    return "".join(cells)
-
-
-def text(value: Any, form: str) -> str:  # noqa: ANN401  (the form says of which type)
-    """Return a value of the table as text. The script of the page does the same."""
-    if value is None:
-        return ""
-    match form:
-        case "entity":
-            return label(*value)
-        case "number":
-            return f"{value:,}"
-        case "rate":
-            return rate(value)
-        case "time":
-            return duration(value)
-        case "share":
-            return share(value)
-        case "percent":
-            # A fall of more than 100 % means that the entity disappears.
-            return f"{max(value, -100):+.0f} %".replace("-", "−")
-        case "weeks":
-            return str(value[1])
-    return _cut(value)
 
 
 def _cut(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Builds what the reports of ``capacity`` and ``whatif`` have in common: the verdict, throttled clients, and teams.
+"""Builds what the reports of ``capacity`` and ``whatif`` have in common: the verdict, the key figures, and teams.
 
 Does no I/O and needs no Spark.
 """
@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafka_quota_proxy.pipeline.limit_search import Bounds
-from kafka_quota_proxy.pipeline.plots import Bar, bars
 from kafka_quota_proxy.pipeline.quota_comparison import TOO_LOOSE, TOO_TIGHT, UNUSED
-from kafka_quota_proxy.pipeline.record import BYTE_KINDS
-from kafka_quota_proxy.pipeline.report import Column, Section, duration, figure, label, plots, rate, share, size, table
+from kafka_quota_proxy.pipeline.report import Column, Section, duration, label, rate, share, size, table
 
 
 class Replay(NamedTuple):
@@ -91,7 +89,6 @@ def _borne(brokers: Brokers | None) -> str:
 
 
 MOST_ROWS: Final = 200
-MOST_BARS: Final = 8
 TEAM: Final = Column("team", "team", "text", "the owner on the last day of the log", is_chosen=True)
 
 Row = Mapping[str, Any]
@@ -106,31 +103,6 @@ def named(entity: Entity) -> str:
 def replays_of(throttled: Mapping[Entity, Row]) -> list[Replay]:
     """Return what a replay found for each entity, for the verdict."""
     return [Replay(named(names), row["throttled_share"], row["longest_delay_ms"]) for names, row in throttled.items()]
-
-
-def waits(throttled: Mapping[Entity, Row]) -> str:
-    """Return plots of the entities that are silent for the longest time, for each kind of request."""
-    figures = []
-    for kind in BYTE_KINDS:
-        waited = sorted(
-            ((entity, row) for entity, row in throttled.items() if entity[0] == kind and row["throttle_time_ms"]),
-            key=lambda item: (-item[1]["throttle_time_ms"], item[0]),
-        )
-        if not waited:
-            continue
-        lines = [
-            Bar(
-                label(*entity[1:]),
-                row["throttle_time_ms"],
-                f"{duration(row['throttle_time_ms'])}, {share(row['throttled_share'])}",
-            )
-            for entity, row in waited[:MOST_BARS]
-        ]
-        rest = len(waited) - len(lines)
-        delay = duration(max(row["longest_delay_ms"] for _, row in waited))
-        words = f"longest delay {delay}; {len(waited)} throttled" + (f", the {len(lines)} longest" if rest else "")
-        figures.append(figure(f"{kind}: silent for", words, bars(lines)))
-    return plots(figures) if figures else "<p><b>None.</b></p>"
 
 
 def worst_facts(throttled: Mapping[Entity, Row]) -> list[tuple[str, str]]:

@@ -15,10 +15,8 @@ from kafka_quota_proxy.pipeline.broker_capacity import (
     Entity,
     Shortage,
     Users,
-    Weight,
     shaped,
     shortages,
-    weight_of,
 )
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import Suggestion
@@ -45,7 +43,6 @@ class Safety:
     bounds: Bounds
     headroom: float
     capacities: Mapping[Broker, float]
-    weights: Sequence[Weight] = ()
     oversubscription: float = 1.0
 
 
@@ -160,8 +157,7 @@ def _bearable_limits(searches: Mapping[Entity, LimitSearch], users: Users, safet
     """Return the limits that were found, or lower ones where brokers cannot bear them."""
     limits = {names: search.limit for names, search in searches.items()}
     needs = {names: search.need for names, search in searches.items()}
-    weights = {names: weight_of(safety.weights, names) for names in searches}
-    for names, rate in shaped(needs, limits, weights, users, _bearable(users, safety)).items():
+    for names, rate in shaped(needs, limits, users, _bearable(users, safety)).items():
         if rate < limits[names]:
             limits[names] = max(LEAST_LIMIT, rounded_down(rate))
     return limits
@@ -203,14 +199,10 @@ def _warning(
 def on_worst_broker(by_bucket: pd.DataFrame) -> pd.DataFrame:
     """Return what the replay found for each entity and limit, on the broker where that is worst.
 
-    The throttle time is that of the broker with the highest share of throttled time. The total is that of all brokers.
+    The throttle time is that of the broker with the highest share of throttled time.
     """
     keys = [*ENTITY, "limit"]
     named = by_bucket.rename(columns={"bucket_user": "user", "bucket_client_id": "client_id"})
     groups = named.groupby(keys)
     worst = named.loc[groups["throttled_share"].idxmax(), [*keys, "throttled_share", "throttle_time_ms"]]
-    return worst.merge(
-        groups.agg(longest_delay_ms=("longest_delay_ms", "max"), total_throttle_ms=("throttle_time_ms", "sum")),
-        left_on=keys,
-        right_index=True,
-    )
+    return worst.merge(groups.agg(longest_delay_ms=("longest_delay_ms", "max")), left_on=keys, right_index=True)

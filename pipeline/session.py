@@ -10,14 +10,13 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 import pandas as pd
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-# What is raised if Spark cannot carry out a step, and if the JVM of this process has ended.
+# What is raised if Spark cannot carry out a step.
 SPARK_FAULTS: Final = (PySparkException, Py4JJavaError)
-GATEWAY_GONE: Final = (Py4JError, OSError)
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # An impossible cast is an error and not a null, except in functions with a name that begins with try_.
@@ -54,13 +53,12 @@ def session(
     *,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
-    is_quiet: bool = False,
     is_short_lived: bool = False,
 ) -> SparkSession:
     """Return the running Spark session, or start one.
 
     Without ``master``, Spark runs where spark-submit says, or else on this machine (``local[*]``). ``conf`` overrides
-    the default settings of this module. ``is_quiet`` hides the progress bar. With ``is_short_lived``, Spark on this
+    the default settings of this module. With ``is_short_lived``, Spark on this
     machine starts sooner, and is slower on a large log. If neither ``master`` nor ``conf`` is given, a running session
     keeps its settings, apart from the few that all commands need.
     """
@@ -81,7 +79,7 @@ def session(
         settings |= _LOCAL
         if is_short_lived and _JAVA_OPTIONS not in (conf or {}):
             settings[_JAVA_OPTIONS] = _SHORT_LIVED
-    settings["spark.ui.showConsoleProgress"] = str(not is_quiet and sys.stderr.isatty()).lower()
+    settings["spark.ui.showConsoleProgress"] = str(sys.stderr.isatty()).lower()
     settings |= dict(conf or {})
     builder = SparkSession.builder.appName("kafka-quota-pipeline").config(map=dict(settings))
     if master is not None:

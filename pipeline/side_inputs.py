@@ -1,4 +1,4 @@
-"""Reads the input files of commands: capacities, weights, owners, prices, partition sizes and reassignment plans.
+"""Reads the input files of commands: capacities, owners, partition sizes and reassignment plans.
 
 If a file is faulty, each function raises an InputError that lists all faults of the file. Each fault begins with the
 place where it is, as FILE:LINE.
@@ -8,22 +8,18 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.units import parse_rate, parse_size
-from kafka_quota_proxy.pipeline.broker_capacity import Weight
-from kafka_quota_proxy.pipeline.chargeback import ALWAYS_UNTIL, MOST_PRICE, Owner, Prices, Tier, overlaps
+from kafka_quota_proxy.pipeline.chargeback import ALWAYS_UNTIL, Owner, overlaps
 from kafka_quota_proxy.pipeline.errors import InputError
 from kafka_quota_proxy.pipeline.rebalance import Partition
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 
 _T = TypeVar("_T")
 _SIZES: Final = ("topic", "partition", "leader", "replicas", "size_bytes", "incoming_byte_rate")
-_LEAST_WEIGHT: Final = 1e-3
-_MOST_WEIGHT: Final = 1e6
 _PLAN: Final = '{"version": 1, "partitions": [{"topic": …, "partition": …, "replicas": […]}, …]}'
 
 
@@ -93,47 +89,6 @@ def owners(path: str) -> list[Owner]:
     reader.faults += overlaps(found)
     reader.end()
     return [owner for _, owner in found]
-
-
-def weights(path: str) -> list[Weight]:
-    """Read a CSV file with the weights of users and client-ids. An empty user or client_id matches any."""
-    reader = _Reader()
-    found: list[Weight] = []
-    lines: dict[tuple[str, str], str] = {}
-    for line in _csv_lines(path, columns=("user", "client_id", "weight")):
-        names = (line.values["user"], line.values["client_id"])
-        if names in lines:
-            reader.faults.append(f"{line.where}: user: these names have a line already: {lines[names]}")
-        lines[names] = line.where
-        weight = reader.value(line, "weight", _weight)
-        if weight is not None:
-            found.append(Weight(names[0] or None, names[1] or None, weight))
-    reader.end()
-    return found
-
-
-def prices(path: str) -> Prices:
-    """Read a CSV file with the price of each kind and tier.
-
-    A line gives the price of 10^9 bytes up to the size ``up_to`` of an owner's bytes. It is empty in the last tier.
-    """
-    reader = _Reader()
-    found: dict[str, list[Tier]] = {kind: [] for kind in BYTE_KINDS}
-    for line in _csv_lines(path, columns=("kind", "up_to", "price")):
-        up_to = reader.value(line, "up_to", lambda text: parse_size(text) if text else None)
-        price = reader.value(line, "price", _price)
-        tiers = found.get(line.values["kind"])
-        if tiers is None:
-            reader.faults.append(f"{line.where}: kind: must be {' or '.join(BYTE_KINDS)}")
-        elif tiers and (tiers[-1].up_to_bytes is None or (up_to is not None and up_to <= tiers[-1].up_to_bytes)):
-            reader.faults.append(f"{line.where}: up_to: must be above that of the line before; it is empty in the last")
-        elif price is not None:
-            tiers.append(Tier(up_to, price))
-    for kind, tiers in found.items():
-        if not reader.faults and (not tiers or tiers[-1].up_to_bytes is not None):
-            reader.faults.append(f"{path}:1: {kind}: has no line with an empty up_to, the price of all further bytes")
-    reader.end()
-    return found
 
 
 def reassignment_plan(path: str) -> dict[tuple[str, int], list[int]]:
@@ -209,26 +164,6 @@ def _whole(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ValueError(f"{text!r} is not a whole number")
     return int(text)
-
-
-def _weight(text: str) -> float:
-    try:
-        weight = float(text)
-    except ValueError:
-        weight = 0.0
-    if not _LEAST_WEIGHT <= weight <= _MOST_WEIGHT:
-        raise ValueError(f"{text!r} is not a weight from {_LEAST_WEIGHT:g} to {_MOST_WEIGHT:g}")
-    return weight
-
-
-def _price(text: str) -> Decimal:
-    try:
-        price = Decimal(text)
-    except InvalidOperation:
-        price = Decimal(-1)
-    if not (price.is_finite() and 0 <= price <= MOST_PRICE):
-        raise ValueError(f"{text!r} is not a price of 0 or more, such as 0.05")
-    return price
 
 
 def _day_ms(text: str) -> int:

@@ -1,10 +1,10 @@
-"""Reads a usage log from JSON Lines (also .gz), Parquet files, a growing directory or a Kafka topic.
+"""Reads a usage log from JSON Lines (also .gz), Parquet files or a Kafka topic.
 
-Bad lines and damaged files never stop a job. They are counted, and are written to a table named ``quarantine``, which
-says where each of them is. Duplicates of a record are left out. Directories that contain the results of a
-``kafka-quota-pipeline`` command are skipped.
+Bad lines and damaged .gz files never stop a job. They are counted, and are written to a table named ``quarantine``,
+which says where each of them is. Duplicates of a record are left out.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -20,15 +20,9 @@ from kafka_quota_proxy.pipeline.log_files import (
     DAMAGED,
     ENDINGS,
     FAULT,
-    TEXT,
-    UNREADABLE,
     Fault,
     LogFiles,
     left_out_words,
-    line_place,
-    listed,
-    log_root,
-    name_pattern,
 )
 from kafka_quota_proxy.pipeline.parsing import (
     QUARANTINE,
@@ -64,9 +58,9 @@ def coarse_columns(resolution: Column) -> list[Column]:
     return [F.count(resolution).alias("coarse_records"), F.max(resolution).alias("resolution_ms")]
 
 
+# Spark's error for an unreadable file, with the file.
+_UNREADABLE: Final = re.compile(r"FAILED_READ_FILE\S* Encountered error while reading file (\S+?)\.? ")
 _NO_OPTIONS: Final[Mapping[str, str]] = {}
-# The most that one batch of a stream takes from a backlog. It is small enough to be repeated quickly after a crash.
-_BYTES_AT_ONCE: Final = str(256 << 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +76,6 @@ class Usage:
     broken_files: int = 0
     duplicates: int = 0
     left_out: tuple[str, ...] = ()  # files whose names do not end as those of a log, which were not read
-    passed_over: tuple[str, ...] = ()  # directories below the log with results of these commands, which were not read
     coarse: Coarse | None = None  # imported records, which are less exact than those of a proxy
 
     def words(self) -> list[str]:
@@ -110,7 +103,7 @@ def read(
 
     ``usage`` is a file, a directory with its subdirectories, a pattern with wildcards, or ``kafka://HOST:PORT/TOPIC``.
     With ``cluster``, only files in directories with the name ``cluster=NAME`` are read.
-    Raises UsageError if there is nothing to read, and PipelineError if the topic cannot be read.
+    Raises UsageError if there is nothing to read, and PipelineError if the topic or a Parquet file cannot be read.
     """
     if usage.startswith("kafka://"):
         try:
@@ -136,8 +129,8 @@ def read(
             lines = lines.join(named, on="source", how="left_anti").select(*lines.columns)
         _take_lines(found, lines, output)
     if stored is not None:
-        _take_stored(found, stored, every, output)
-    return found.usage(output, passed_over=every.passed_over, left_out=every.left_out)
+        _take_stored(found, stored, output)
+    return found.usage(output, left_out=every.left_out)
 
 
 def stored_usage(records: DataFrame) -> Usage:
@@ -168,7 +161,7 @@ class _Found:
         self.bad_count += bad
         self.coarse = Coarse(self.coarse.records + coarse, max(self.coarse.resolution_ms, resolution_ms))
 
-    def usage(self, output: Output, *, passed_over: tuple[str, ...] = (), left_out: tuple[str, ...] = ()) -> Usage:
+    def usage(self, output: Output, *, left_out: tuple[str, ...] = ()) -> Usage:
         """Write the quarantine, leave out duplicates, and return the records."""
         if self.broken or self.bad_count:
             rows = [local_frame(self.spark, self.broken, FAULT), *self.bad]
@@ -191,7 +184,6 @@ class _Found:
             broken_files=len(self.broken),
             duplicates=duplicates,
             left_out=left_out,
-            passed_over=passed_over,
             coarse=self.coarse if self.coarse.records else None,
         )
 
@@ -222,24 +214,18 @@ def _take_lines(found: _Found, lines: DataFrame, output: Output, *, is_topic: bo
         found.bad.append(quarantined(parsed(those).where("fault IS NOT NULL"), those))
 
 
-def _take_stored(found: _Found, stored: DataFrame, every: LogFiles, output: Output) -> None:
-    """Check the records ``stored`` of all Parquet files. Files that Spark cannot read completely are left out."""
+def _take_stored(found: _Found, stored: DataFrame, output: Output) -> None:
+    """Check the records of all Parquet files."""
     try:
         with silenced(stored.sparkSession):
             rows, seen = _counted(checked(stored))
-            bad = output.keep("bad", _bad_rows(rows))
+            found.bad.append(output.keep("bad", _bad_rows(rows)))
     except SPARK_FAULTS as error:
-        unreadable = every.unreadable() if UNREADABLE in str(error) else {}
-        if not unreadable:
+        unreadable = _UNREADABLE.search(str(error))
+        if unreadable is None:
             raise
-        found.broken += [(fault, None, source, None) for source, fault in unreadable.items()]
-        rest = every.stored(without=unreadable)
-        if rest is None:
-            return
-        stored = rest
-        rows, seen = _counted(checked(rest))
-        bad = output.keep("bad_of_the_rest", _bad_rows(rows))
-    found.bad.append(bad)
+        words = "cannot be read as Parquet with the columns of a usage log; repair or remove it"
+        raise PipelineError(f"{file_system.plain(unreadable[1])}: {words}") from error
     found.add(seen.get)
     # Without faults, the next steps need no check.
     records = checked(stored).where("fault IS NULL") if seen.get["bad"] else stored
@@ -248,43 +234,3 @@ def _take_stored(found: _Found, stored: DataFrame, every: LogFiles, output: Outp
 
 def _bad_rows(rows: DataFrame) -> DataFrame:
     return rows.where("fault IS NOT NULL").select("source", F.col("position").alias("line"), "fault", "text")
-
-
-def check_apart(usage: str, argument: str, place: str) -> None:
-    """Check that a stream does not write into the usage log that it reads, where it would read its own output.
-
-    ``argument`` is the command-line option that names the directory ``place``. Raises UsageError if this directory is
-    in the log ``usage``.
-    """
-    if usage.startswith("kafka://"):
-        return
-    root, at = log_root(usage).rstrip("/"), file_system.absolute(place)
-    if f"{at}/".startswith(f"{root}/"):
-        raise UsageError(
-            f"{argument} {place}: is inside --usage {usage} and would be read as part of the log; use another directory"
-        )
-
-
-def followed(
-    spark: SparkSession, usage: str, *, kafka: Mapping[str, str] = _NO_OPTIONS, skips_damage: bool = False
-) -> DataFrame:
-    """Return the lines of a growing usage log as a stream, from a topic or from the files of a directory.
-
-    Files are read when they are complete, in the order of their modification times. For lines from files, the columns
-    ``block`` and ``position`` are null, since a stream does not know where in its file a line is. With
-    ``skips_damage``, a damaged .gz file is read as far as possible, and otherwise it ends the stream. Raises UsageError
-    if there is nothing to read.
-    """
-    if usage.startswith("kafka://"):
-        return topic(spark, usage, kafka=kafka, is_stream=True)
-    listed(spark, usage)  # a stream of a missing path would wait for it in silence
-    files = spark.readStream.format("text").options(
-        pathGlobFilter=name_pattern(TEXT),
-        recursiveFileLookup="true",
-        ignoreMissingFiles="true",
-        ignoreCorruptFiles=str(skips_damage).lower(),
-        maxBytesPerTrigger=_BYTES_AT_ONCE,
-    )
-    nowhere = F.lit(None).cast("long")
-    source = line_place()[0]
-    return files.load(usage).select("value", source, nowhere.alias("block"), nowhere.alias("position"))

@@ -10,9 +10,7 @@ Spark reads the records. What has a row for each bucket or client is computed in
 
 import json
 from collections.abc import Iterable, Iterator
-from functools import reduce
 from math import inf
-from operator import and_, or_
 from typing import Any, Final
 
 import numpy as np
@@ -38,9 +36,6 @@ _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "
 _RECORD: Final = ("start_ms", "interval_ms", "amount", "requests")
 # A partition with fewer records costs more to start than to replay.
 _PARTITION_RECORDS: Final = 100_000
-# The names of so few clients are a filter for the files. Where records are sorted by client, as in a lake, Spark reads
-# only a part of the pages then.
-_PUSHED_CLIENTS: Final = 100
 # This many parts take less time than the start of Spark's Python processes.
 _QUICK_PARTS: Final = 8_000_000
 
@@ -113,11 +108,6 @@ def _requests() -> Column:
     return F.when(F.col("resolution_ms").isNull(), F.col("requests")).otherwise(F.lit(_MANY)).cast("long")
 
 
-def _is_of(names: Entity) -> Column:
-    """Return a column that is true for the records of one client."""
-    return reduce(and_, (F.col(column) == F.lit(name) for column, name in zip(ENTITY, names, strict=True)))
-
-
 def _broker() -> Column:
     # A join never matches a null.
     return F.coalesce("broker", F.lit(-1)).alias("broker")
@@ -181,11 +171,7 @@ class LogReplay:
             partition, bucket.alias("key"), *(zero.alias(name) for name in ROW), HEAD
         )
         named = self._spark.createDataFrame(members[[*BUCKET, "number", "client"]])
-        placed = self._placed
-        clients = members[[*ENTITY]].drop_duplicates()
-        if len(clients) <= _PUSHED_CLIENTS:
-            placed = placed.where(reduce(or_, map(_is_of, clients.itertuples(index=False, name=None)), F.lit(False)))
-        placed = placed.join(F.broadcast(named), on=[*BUCKET], how="inner")
+        placed = self._placed.join(F.broadcast(named), on=[*BUCKET], how="inner")
         nothing = F.lit(None).cast("string").alias(HEAD)
         key = (bucket + F.col("start_ms") + 1).alias("key")
         return heads.unionByName(placed.select(partition, key, *ROW, nothing))

@@ -94,9 +94,9 @@ def passing() -> Iterator[Output]:
 
 
 @contextmanager
-def staged(out: str, *, is_log: bool = False) -> Iterator[Output]:
+def staged(out: str) -> Iterator[Output]:
     """Yield an ``Output`` whose directory becomes ``out`` if the block succeeds (see ``staging``)."""
-    with staged_directory(out, is_log=is_log) as staging:
+    with staged_directory(out) as staging:
         output = Output(staging)
         yield output
         file_system.delete(output.scratch)

@@ -37,7 +37,6 @@ from kafka_quota_proxy.pipeline.capacity_report import Findings, capacity_page
 from kafka_quota_proxy.pipeline.chargeback import Owner, owner_at
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.growth import Trend, daily, trends
 from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, Bounds
 from kafka_quota_proxy.pipeline.local_hours import hours_of_week, quarters
 from kafka_quota_proxy.pipeline.quota_comparison import Comparison, Use, compare
@@ -46,7 +45,7 @@ from kafka_quota_proxy.pipeline.record import BUCKET, ENTITY
 from kafka_quota_proxy.pipeline.report import duration, label, size
 from kafka_quota_proxy.pipeline.safe_limits import LogReplays, SafeLimits, Safety, safe_limits, users_of
 from kafka_quota_proxy.pipeline.session import is_small
-from kafka_quota_proxy.pipeline.side_inputs import capacities, owners, weights
+from kafka_quota_proxy.pipeline.side_inputs import capacities, owners
 from kafka_quota_proxy.pipeline.usage_reader import Usage
 from kafka_quota_proxy.pipeline.whatif import LogReplay
 from kafka_quota_proxy.pipeline.writing import Output
@@ -54,7 +53,7 @@ from kafka_quota_proxy.pipeline.writing import Output
 _TOP: Final = 6
 # The columns of tables.
 _WORST: Final = ("throttled_share", "longest_delay_ms")
-_SUGGESTED: Final = (*Suggestion._fields, "days", "percent_in_30_days", "throttled_hours", *_WORST)
+_SUGGESTED: Final = (*Suggestion._fields, "throttled_hours", *_WORST)
 _SEASONS: Final = ("kind", "weekday", "hour", "rate")
 _SUMS: Final = (
     "proxy", "broker", "kind", "peak", "current", "limits", "limited", "capacity", "oversubscription",
@@ -70,7 +69,6 @@ def execute(args: argparse.Namespace) -> int:
         bounds=Bounds(1 - args.percentile / 100, args.max_delay),
         headroom=args.headroom,
         capacities=capacities(args.capacities) if args.capacities else {},
-        weights=weights(args.weights) if args.weights else (),
         oversubscription=args.oversubscription,
     )
     current = read_quotas(args.current) if args.current else None
@@ -130,9 +128,7 @@ def _write(
     used = output.keep("minutes", minutes(byte_usage(usage.records)))
     hourly, of_brokers = output.keep("hours", hours(used)), broker_minutes(used)
     first_ms, last_ms = int(buckets["from_ms"].min()), int(buckets["until_ms"].max())
-    days = daily(hourly, last_ms - 1).collect()  # at most 91 numbers for each entity
-    growth = dict(zip((tuple(row[:3]) for row in days), trends([row["days"] for row in days]), strict=True))
-    output.rows("suggestions", _SUGGESTED, _suggestions(suggested, happened, growth))
+    output.rows("suggestions", _SUGGESTED, _suggestions(suggested, happened))
     seasons = _seasons(of_brokers, first_ms, last_ms, args.timezone)
     output.rows("seasons", _SEASONS, seasons)
     limits = {one[:3]: one.limit for one in suggested}
@@ -140,7 +136,6 @@ def _write(
     sums = sums.astype(object).where(sums.notna(), None)
     output.rows("oversubscription", _SUMS, sums[[*_SUMS]].itertuples(index=False))
     steps = ramp_steps(suggested, args.ramp_steps)
-    output.text("ramp.csv", _ramp(steps))
     for number, step in enumerate(steps, 1):
         output.text(f"ramp/step-{number}.yaml", step_text(number, step, args))
     quotas = quotas_text(suggested, args, warnings)
@@ -153,7 +148,6 @@ def _write(
         brokers=sums.to_dict("records"),
         amounts=amounts,
         throttled=happened,
-        trends=growth,
         log=f"From {int(buckets['intervals'].sum()):,} records, {span}.",
         warnings=warnings,
         notes=[*usage.words(), *_unlimited(suggested)],
@@ -180,17 +174,16 @@ def _busiest(hourly: DataFrame, suggested: Sequence[Suggestion]) -> list[dict[st
 
 
 def _suggestions(
-    suggested: Iterable[Suggestion], happened: Mapping[Entity, Mapping[str, Any]], growth: Mapping[Entity, Trend]
+    suggested: Iterable[Suggestion], happened: Mapping[Entity, Mapping[str, Any]]
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of the table ``suggestions``, sorted by entity.
 
     Each says how its suggested limit would have throttled the entity, on the worst broker.
     """
     for one in sorted(suggested, key=lambda one: one[:3]):
-        trend, row = growth.get(one[:3]), happened.get(one[:3])
-        grown = (trend.days, trend.percent_in_30_days) if trend else (None, None)
+        row = happened.get(one[:3])
         worst = [row[name] for name in _WORST] if row else [None] * len(_WORST)
-        yield *one, *grown, row["throttle_time_ms"] / _HOUR_MS if row else None, *worst
+        yield *one, row["throttle_time_ms"] / _HOUR_MS if row else None, *worst
 
 
 def _seasons(minutes: DataFrame, from_ms: int, until_ms: int, zone: tzinfo) -> list[tuple[str, int, int, float]]:
@@ -240,15 +233,6 @@ def step_text(number: int, step: list[Suggestion], args: argparse.Namespace) -> 
 def _held(args: argparse.Namespace) -> ProxyConfig:
     """Return a configuration whose only setting is the shaping (how rates are measured) that the replay used."""
     return ProxyConfig(listeners=(), shaping=Shaping(args.shaping) if args.shaping else Shaping.SAMPLED)
-
-
-def _ramp(steps: list[list[Suggestion]]) -> str:
-    lines = ["step,kind,user,client_id,limit"]
-    for number, step in enumerate(steps, 1):
-        for one in step:
-            names = (f'"{name.replace(chr(34), chr(34) * 2)}"' for name in (one.user, one.client_id))
-            lines.append(f"{number},{one.kind},{','.join(names)},{one.limit}")
-    return "\n".join(lines) + "\n"
 
 
 def _day(time_ms: int) -> str:

@@ -16,7 +16,6 @@ from kafka_quota_proxy.pipeline.chargeback import (
     Owner,
     bill,
     charged,
-    flat,
     gaps,
     handed_over,
     handovers,
@@ -28,7 +27,7 @@ from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 from kafka_quota_proxy.pipeline.report import size
 from kafka_quota_proxy.pipeline.session import local_frame
-from kafka_quota_proxy.pipeline.side_inputs import owners, prices
+from kafka_quota_proxy.pipeline.side_inputs import owners
 from kafka_quota_proxy.pipeline.time_span import TimeSpan
 from kafka_quota_proxy.pipeline.writing import Output
 
@@ -45,7 +44,6 @@ def execute(args: argparse.Namespace) -> int:
     span = span_of(args)
     if args.month and not span.is_all:
         raise UsageError(f"--month {args.month}: goes without --from and --until, which also name a time to bill")
-    charges = flat(args.price) if isinstance(args.price, Decimal) else prices(args.price)
     month = month_of(args.month) if args.month else None
     with running(args) as (spark, output):
         usage = usage_of(args, spark, output, span=span if month is None else TimeSpan(*month))
@@ -55,7 +53,7 @@ def execute(args: argparse.Namespace) -> int:
         in_log = F.sum(F.when(F.col("kind").isin(*BYTE_KINDS), F.col("amount"))).alias("bytes")
         days = output.keep("by_day", charged(records.observe(of_log, in_log), lines))
         output.daily("days", days, "owner", "user", "client_id", "kind")
-        bills = bill(days, charges)
+        bills = bill(days, args.price)
         output.rows("bill", Charge._fields, bills)
         output.table("bill.parquet", local_frame(spark, bills, _BILL))
         notes = [*usage.words(), *_notes(records, days, month, lines, output)]

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
@@ -13,10 +13,7 @@ from kafka_quota_proxy.pipeline.side_inputs import capacities, partition_sizes, 
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the throttle that each broker needs for the reassignment to end within the time ``--window``.
-
-    Return the exit status: 1 if the reassignment never ends at the throttle of ``--throttle``, otherwise 0.
-    """
+    """Print the throttle with which the reassignment ends within ``--window``, and return the exit status."""
     now, target = partition_sizes(args.sizes), reassignment_plan(args.plan)
     unknown = [
         f"{args.sizes}: has no line for {topic}-{number}, which is in {args.plan}"
@@ -43,39 +40,21 @@ def execute(args: argparse.Namespace) -> int:
             if within is None or one.hour in within:
                 peaks[one.broker, one.kind] = max(peaks.get((one.broker, one.kind), 0.0), one.peak)
         needed = max((load.rate_to_end_in(args.window) for load in found), default=0.0)
-        rate = args.throttle or needed
-        forecast = _Forecast(rate, args.window, peaks, known)
+        forecast = _Forecast(needed, args.window, peaks, known)
         output.text("brokers.csv", forecast.table(found))
     if not found:
         sys.stdout.write("nothing to copy: every replica of the plan is there already\n")
         return 0
-    _print(args, found, forecast, first, needed)
-    return 1 if any(load.time_ms(rate) is None for load in found) else 0
-
-
-def _print(
-    args: argparse.Namespace, found: Sequence[Load], forecast: "_Forecast", first: int | None, needed: float
-) -> None:
-    """Print the forecast for each broker, the quietest hour, and the throttle with which the copying ends in time."""
-    rate, write = forecast.rate, sys.stdout.write
     for load in found:
-        write(f"{forecast.words(load)}\n")
+        sys.stdout.write(f"{forecast.words(load)}\n")
     if first is None:
-        write("the log covers too few hours of the day to tell when clients use least\n")
+        sys.stdout.write("the log covers too few hours of the day to tell when clients use least\n")
     else:
-        write(f"clients use least from {first:02d}:00, {args.timezone}\n")
-    write(f"to end in {duration(args.window)}: --throttle {_whole_rate(needed)} ({size(needed)}/s)\n")
-    never = [load for load in found if load.time_ms(rate) is None]
-    if args.throttle:
-        slowest = max((load.time_ms(rate) or 0.0 for load in found), default=0.0)
-        least = max(load.incoming_rate for load in found)
-        write(
-            f"at {size(rate)}/s: never, the smallest rate that ends is above {size(least)}/s\n"
-            if never
-            else f"at {size(rate)}/s: {duration(slowest)}\n"
-        )
+        sys.stdout.write(f"clients use least from {first:02d}:00, {args.timezone}\n")
+    sys.stdout.write(f"to end in {duration(args.window)}: --throttle {_whole_rate(needed)} ({size(needed)}/s)\n")
     if args.out is not None:
-        write(f"{args.out}/brokers.csv\n")
+        sys.stdout.write(f"{args.out}/brokers.csv\n")
+    return 0
 
 
 def _whole_rate(rate: float) -> int:
@@ -92,14 +71,9 @@ class _Forecast(NamedTuple):
 
     def words(self, load: Load) -> str:
         """Return a sentence about one broker: how much it copies, how long that takes, and what is left for clients."""
-        time_ms = load.time_ms(self.rate)
         does = "sends" if load.side is Side.LEADER else "gets"
-        ends = (
-            f"never ends: {size(load.incoming_rate)}/s come in, the throttle is {size(self.rate)}/s"
-            if time_ms is None
-            else f"ends in {duration(time_ms)}"
-        )
-        needs = f"needs {size(load.rate_to_end_in(self.window_ms))}/s; at {size(self.rate)}/s it {ends}"
+        ends = f"at {size(self.rate)}/s it ends in {duration(load.time_ms(self.rate))}"
+        needs = f"needs {size(load.rate_to_end_in(self.window_ms))}/s; {ends}"
         words = f"broker {load.broker} {does} {size(load.left_bytes)}: {needs}"
         left = self._left_for_clients(load)
         if left is None:
@@ -112,7 +86,7 @@ class _Forecast(NamedTuple):
         """Return the text of the file brokers.csv, with a line for each broker that sends or receives copied data."""
         lines = ["broker,side,left_bytes,incoming_byte_rate,needed_byte_rate,throttle,hours,left_for_clients"]
         for load in loads:
-            time_ms, left = load.time_ms(self.rate), self._left_for_clients(load)
+            left = self._left_for_clients(load)
             columns = (
                 load.broker,
                 load.side.value,
@@ -120,7 +94,7 @@ class _Forecast(NamedTuple):
                 f"{load.incoming_rate:.0f}",
                 _whole_rate(load.rate_to_end_in(self.window_ms)),
                 _whole_rate(self.rate),
-                "never" if time_ms is None else f"{time_ms / 3_600_000:.3f}",
+                f"{load.time_ms(self.rate) / 3_600_000:.3f}",
                 "" if left is None else f"{left:.0f}",
             )
             lines.append(",".join(map(str, columns)))

@@ -2,9 +2,13 @@
 
 import argparse
 import sys
+from typing import Final
 
 from kafka_quota_proxy.pipeline.commands.execution import running, say
 from kafka_quota_proxy.pipeline.simulate import SimulatedCluster, simulated
+
+# Monday, 7 September 2026, 00:00 UTC.
+_START_MS: Final = 1_788_739_200_000
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -14,7 +18,7 @@ def execute(args: argparse.Namespace) -> int:
         brokers=args.brokers,
         days=args.days,
         interval_ms=args.interval,
-        start_ms=args.start,
+        start_ms=_START_MS,
         seed=args.seed,
         skew=args.skew,
     )

@@ -34,7 +34,6 @@ def execute(args: argparse.Namespace) -> int:
     Return the exit status.
     """
     config = read_quotas(args.quotas)
-    current = read_quotas(args.current) if args.current else None
     teams = owners(args.owners) if args.owners else None
     quotas = CandidateQuotas(config=config, shaping=Shaping(args.shaping) if args.shaping else None)
     with running(args) as (spark, output):
@@ -52,17 +51,10 @@ def execute(args: argparse.Namespace) -> int:
         day = F.date_format(F.timestamp_millis("hour_ms"), "yyyy-MM-dd").alias("day")
         output.daily("hours", hours.select(*columns, day), *CANDIDATE_BUCKET, "hour_ms", form="csv")
         output.rows("rules", [*names.columns], _rows(names))
-        after, unused = _outcome(config, entities, by_bucket)
-        before = None
-        if current is not None:
-            say(f"replaying the log under the {len(current.quotas)} rules in force")
-            in_force = CandidateQuotas(config=current)
-            names = resolved(sorted(entities), in_force)
-            before, _ = _outcome(current, entities, outcomes(used, names, replay.hours(names, in_force)))
+        outcome, unused = _outcome(config, entities, by_bucket)
         page = Forecast(
             clients=clients,
-            after=after,
-            before=before,
+            outcome=outcome,
             unused=unused,
             bounds=Bounds(_SHARE, args.max_delay),
             owner=None if teams is None else owner_at(teams, max(used["until_ms"], default=0) - 1),

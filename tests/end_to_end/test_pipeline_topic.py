@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import confluent_kafka
 import pytest
 
-from tests.end_to_end.support.artifacts import KAFKA_4, spark_connector
+from tests.end_to_end.support.artifacts import KAFKA_4, delta_lake, spark_connector
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
@@ -39,8 +39,8 @@ class Ended(NamedTuple):
 
 
 def command(*words: object) -> list[str]:
-    """Return the command line, with Spark's Kafka connector."""
-    jars = ",".join(str(jar) for jar in spark_connector())
+    """Return the command line, with the jars of Spark's Kafka connector and of Delta Lake."""
+    jars = ",".join(map(str, [*spark_connector(), *delta_lake()]))
     return [
         sys.executable, "-m", "kafka_quota_proxy.pipeline", *map(str, words), "--master", "local[2]",
         "--conf", f"spark.jars={jars}", "--conf", "spark.driver.memory=1g",
@@ -98,7 +98,7 @@ def test_bill_from_a_topic_and_from_its_lake_has_the_bytes_that_passed(kafka_4: 
     assert ended.status == 0, ended.errors
     assert bill(tmp_path / "bill") == passed
 
-    kept = pipeline("ingest", "--usage", place, "--lake", tmp_path / "lake", "--cluster", "orders", "--once")
+    kept = pipeline("ingest", "--usage", place, "--lake", tmp_path / "lake", "--cluster", "orders")
     assert kept.status == 0, kept.errors
     of_lake = pipeline(
         "chargeback", "--usage", tmp_path / "lake", "--owners", owners_in(tmp_path), "--out", tmp_path / "of-lake",
@@ -169,7 +169,7 @@ def test_limits_from_a_topic_over_tls_and_sasl_equal_those_from_files(secure: Se
     here = pipeline("capacity", "--usage", tmp_path / "usage.jsonl", "--out", tmp_path / "here")
 
     assert (there.status, here.status) == (0, 0), there.errors + here.errors
-    for name in ("quotas.yaml", "ramp.csv"):
+    for name in ("quotas.yaml", "ramp/step-1.yaml"):
         assert (tmp_path / "there" / name).read_text() == (tmp_path / "here" / name).read_text()
     logged = [path.read_text(errors="replace") for path in events.rglob("*") if path.is_file()]
     assert logged

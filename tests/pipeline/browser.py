@@ -70,10 +70,6 @@ class Browser:
         """Let the browser save downloads to a directory without asking."""
         self._tell("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(directory))
 
-    def run_scripts(self, *, of_the_page: bool) -> None:
-        """Let the next page run its scripts, or not."""
-        self._tell("Emulation.setScriptExecutionDisabled", value=not of_the_page)
-
     def errors(self) -> list[str]:
         """Return the errors that the browser has logged since the last call, such as violations of the policy."""
         return [

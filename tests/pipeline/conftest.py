@@ -16,6 +16,7 @@ CONF = {
     "spark.default.parallelism": "2",
     "spark.sql.adaptive.coalescePartitions.initialPartitionNum": "2",
     "spark.driver.memory": "1g",
+    "spark.ui.showConsoleProgress": "false",
     # Compiling each of many small plans takes longer than running it.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -33,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    spark = session(master="local[2]", conf=CONF, is_quiet=True)
+    spark = session(master="local[2]", conf=CONF)
     yield spark
     spark.stop()
 

@@ -11,44 +11,33 @@ from kafka_quota_proxy.pipeline.broker_capacity import (
     Entity,
     Shortage,
     Users,
-    Weight,
     max_min_fair,
     shaped,
     shortages,
-    weight_of,
 )
 
 A, B, C = (("produce", "alice", name) for name in "abc")
 ONE, TWO = (1, "produce"), (2, "produce")
-EVEN = {A: 1.0, B: 1.0, C: 1.0}
 
 
 def test_small_wishes_are_met_and_the_rest_is_even() -> None:
     users = {ONE: {A: 1, B: 1, C: 1}}
 
-    found = max_min_fair({A: 10.0, B: 80.0, C: 90.0}, EVEN, users, {ONE: 110.0})
+    found = max_min_fair({A: 10.0, B: 80.0, C: 90.0}, users, {ONE: 110.0})
 
     assert found == {A: 10, B: 50, C: 50}
-
-
-def test_weights_divide_what_is_left() -> None:
-    users = {ONE: {A: 1, B: 1, C: 1}}
-
-    found = max_min_fair({A: 10.0, B: 80.0, C: 90.0}, EVEN | {C: 3.0}, users, {ONE: 110.0})
-
-    assert found == {A: 10, B: 25, C: 75}
 
 
 def test_the_fullest_broker_decides_and_others_get_what_is_left_elsewhere() -> None:
     users = {ONE: {A: 1, B: 1}, TWO: {B: 1, C: 1}}
 
-    found = max_min_fair(dict.fromkeys(EVEN, 100.0), EVEN, users, {ONE: 40.0, TWO: 90.0})
+    found = max_min_fair({A: 100.0, B: 100.0, C: 100.0}, users, {ONE: 40.0, TWO: 90.0})
 
     assert found == {A: 20, B: 20, C: 70}
 
 
 def test_every_proxy_of_a_broker_counts() -> None:
-    found = max_min_fair({A: 100.0, B: 100.0, C: 5.0}, EVEN, {ONE: {A: 2, B: 1}}, {ONE: 90.0})
+    found = max_min_fair({A: 100.0, B: 100.0, C: 5.0}, {ONE: {A: 2, B: 1}}, {ONE: 90.0})
 
     assert found == {A: 30, B: 30, C: 5}
 
@@ -56,8 +45,8 @@ def test_every_proxy_of_a_broker_counts() -> None:
 def test_needs_come_before_headroom() -> None:
     users = {ONE: {A: 1, B: 1}}
 
-    enough = shaped({A: 60.0, B: 10.0}, {A: 120.0, B: 20.0}, EVEN, users, {ONE: 90.0})
-    scarce = shaped({A: 60.0, B: 10.0}, {A: 120.0, B: 20.0}, EVEN, users, {ONE: 50.0})
+    enough = shaped({A: 60.0, B: 10.0}, {A: 120.0, B: 20.0}, users, {ONE: 90.0})
+    scarce = shaped({A: 60.0, B: 10.0}, {A: 120.0, B: 20.0}, users, {ONE: 50.0})
 
     assert enough == {A: 70, B: 20}
     assert scarce == {A: 40, B: 10}
@@ -72,22 +61,12 @@ def test_brokers_that_cannot_bear_the_needs_are_named_the_worst_first() -> None:
     assert found == [Shortage(TWO, 100, 20), Shortage(ONE, 200, 100)]
 
 
-@pytest.mark.parametrize(
-    ("entity", "weight"),
-    [(("fetch", "u", "c"), 5), (("fetch", "u", "x"), 3), (("fetch", "x", "c"), 2), (("fetch", "x", "x"), 1)],
-)
-def test_the_more_specific_weight_counts(entity: Entity, weight: float) -> None:
-    assert weight_of([Weight("u", None, 3), Weight(None, "c", 2), Weight("u", "c", 5)], entity) == weight
-
-
-def filled(
-    wanted: Mapping[Entity, float], weights: Mapping[Entity, float], users: Users, bearable: Mapping[Broker, float]
-) -> dict[Entity, float]:
+def filled(wanted: Mapping[Entity, float], users: Users, bearable: Mapping[Broker, float]) -> dict[Entity, float]:
     """Raise all entities together in small steps, each until it has all or one of its brokers is full."""
     step, given_so_far, waiting = 0.02, dict.fromkeys(wanted, 0.0), set(wanted)
     while waiting:
         for one in sorted(waiting):
-            more = given_so_far | {one: given_so_far[one] + step * weights[one]}
+            more = given_so_far | {one: given_so_far[one] + step}
             is_full = any(
                 one in of and sum(times * more[other] for other, times in of.items()) > bearable[broker]
                 for broker, of in users.items()
@@ -101,13 +80,10 @@ def filled(
 
 @given(
     wanted=st.lists(st.integers(0, 20), min_size=3, max_size=3),
-    weights=st.lists(st.sampled_from([1.0, 2.0, 5.0]), min_size=3, max_size=3),
     uses=st.lists(st.lists(st.integers(0, 2), min_size=3, max_size=3), min_size=2, max_size=2),
     bearable=st.lists(st.integers(0, 40), min_size=2, max_size=2),
 )
-def test_division_equals_filling_in_small_steps(
-    wanted: list[int], weights: list[float], uses: list[list[int]], bearable: list[int]
-) -> None:
+def test_division_equals_filling_in_small_steps(wanted: list[int], uses: list[list[int]], bearable: list[int]) -> None:
     names = (A, B, C)
     users = {
         broker: {one: times for one, times in zip(names, of, strict=True) if times}
@@ -115,7 +91,6 @@ def test_division_equals_filling_in_small_steps(
     }
     arguments = (
         {one: float(rate) for one, rate in zip(names, wanted, strict=True)},
-        dict(zip(names, weights, strict=True)),
         users,
         {broker: float(rate) for broker, rate in zip((ONE, TWO), bearable, strict=True)},
     )
@@ -124,4 +99,4 @@ def test_division_equals_filling_in_small_steps(
 
     assert found == pytest.approx(filled(*arguments), abs=0.5)
     for broker, of in users.items():
-        assert sum(times * found[one] for one, times in of.items()) <= arguments[3][broker] + 1e-6
+        assert sum(times * found[one] for one, times in of.items()) <= arguments[2][broker] + 1e-6

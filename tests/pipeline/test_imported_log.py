@@ -5,14 +5,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.testing import assertDataFrameEqual
 
 from kafka_quota_proxy.pipeline import imported_log as module
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.imported_log import SCHEMA, imported_log
+from kafka_quota_proxy.pipeline.imported_log import imported_log
 from kafka_quota_proxy.pipeline.rate_samples import ImportedRecord, SampledBucket
-from kafka_quota_proxy.pipeline.record import RECORD
 from kafka_quota_proxy.pipeline.usage_reader import read
 from kafka_quota_proxy.pipeline.writing import Output
 from tests.pipeline.support import START_MS, frame, record
@@ -22,12 +20,6 @@ BUCKET = SampledBucket("kafka-1:9404", "produce", "alice", "etl")
 
 def imported(at_s: int, *, amount: int = 5, throttle_time_ms: int = 0) -> ImportedRecord:
     return ImportedRecord(START_MS + at_s * 1_000, 60_000, BUCKET, amount, throttle_time_ms, 60_000)
-
-
-def test_the_columns_are_those_of_a_record() -> None:
-    expected = to_arrow_schema(RECORD)
-
-    assert [(field.name, field.type) for field in SCHEMA] == [(field.name, field.type) for field in expected]
 
 
 def test_an_imported_log_is_read_as_a_log(spark: SparkSession, output: Output, tmp_path: Path) -> None:
@@ -47,17 +39,16 @@ def test_an_imported_log_is_read_as_a_log(spark: SparkSession, output: Output, t
     assert words.startswith("2 records are imported, and their rates are means over 1 min. They show no ")
 
 
-def test_many_records_are_written_in_groups_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_records_are_written_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_ROWS_AT_ONCE", 10)
-    monkeypatch.setattr(module, "_ROWS_IN_A_FILE", 20)
 
     with imported_log(str(tmp_path / "log")) as log:
         for part in range(5):
             log.add((imported(at_s) for at_s in range(part * 9, part * 9 + 9)), {BUCKET.instance: 1})
 
-    files = [pq.ParquetFile(path) for path in sorted((tmp_path / "log").glob("*.parquet"))]
-    assert [(file.metadata.num_rows, file.num_row_groups) for file in files] == [(20, 2), (20, 2), (5, 1)]
-    starts = [start for file in files for start in file.read(["start_ms"])["start_ms"].to_pylist()]
+    file = pq.ParquetFile(tmp_path / "log" / "usage.parquet")
+    assert (file.metadata.num_rows, file.num_row_groups) == (45, 5)
+    starts = file.read(["start_ms"])["start_ms"].to_pylist()
     assert starts == [START_MS + at_s * 1_000 for at_s in range(45)]
 
 

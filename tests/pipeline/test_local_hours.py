@@ -11,7 +11,6 @@ from kafka_quota_proxy.pipeline.local_hours import (
     hours_of_day,
     hours_of_week,
     quarters,
-    quietest_run,
 )
 from tests.pipeline.support import START_MS
 
@@ -43,9 +42,7 @@ def test_hours_without_records_are_the_quietest() -> None:
 
     assert len(cells) == 168
     assert (cells[0, 8], cells[4, 19], cells[4, 20], cells[5, 12]) == (1, 1, 0, 0)
-    assert quietest_run(cells, 4) == (0, 0)
     # The longest run without traffic is from Friday 20:00 to Monday 08:00.
-    assert quietest_run(cells, 60) == (4 * 24 + 20, 0)
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "Asia/Kolkata", "Australia/Lord_Howe", "America/St_Johns"])
@@ -95,7 +92,6 @@ def test_only_the_covered_part_of_the_first_and_the_last_hour_counts() -> None:
 
     assert sum(one.covered_ms for one in covered) == until_ms - from_ms
     assert cells == {(0, 0): 1, (0, 1): 1}
-    assert quietest_run(cells, 4) is None
 
 
 def test_quarters_are_in_order_and_have_the_local_day() -> None:

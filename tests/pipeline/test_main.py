@@ -8,12 +8,10 @@ import runpy
 import subprocess
 import sys
 import tempfile
-import threading
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import cast
+from types import ModuleType
 
 import pytest
 from pyspark.sql import SparkSession
@@ -22,7 +20,6 @@ from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Shaping
 from kafka_quota_proxy.pipeline.__main__ import main, parser
 from kafka_quota_proxy.pipeline.commands import execution
-from kafka_quota_proxy.pipeline.commands.execution import progress_lines
 from kafka_quota_proxy.proxy.__main__ import main as check
 from tests.pipeline.support import START_MS, record, write_log
 from tests.pipeline.test_capacity_report import lines
@@ -271,7 +268,7 @@ def test_suggested_limits_load_in_a_proxy_and_throttle_as_forecast(
 
     assert main(["capacity", "--usage", usage, "--out", plan, *beside]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{plan}/report.html"
-    assert main(["whatif", "--usage", usage, "--quotas", f"{plan}/quotas.yaml", "--out", forecast, *beside]) == 0
+    assert main(["whatif", "--usage", usage, "--quotas", f"{plan}/quotas.yaml", "--out", forecast, *beside[:2]]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{forecast}/report.html"
 
     assert check(["check", f"{plan}/quotas.yaml"]) == 0
@@ -285,7 +282,7 @@ def test_suggested_limits_load_in_a_proxy_and_throttle_as_forecast(
     for row in outcome:
         assert float(row["throttled_share"]) <= 0.01
     page = Path(plan, "report.html").read_text(encoding="utf-8")
-    assert page.count("<svg") >= 3
+    assert page.count("<svg role=") >= 3
     assert "app-0001" in page
     compared = {(row["entity"][1], row["kind"]): row for row in lines(page)}
     assert [compared["app-0001", kind]["current_is"] for kind in ("produce", "fetch")] == ["too tight", "too loose"]
@@ -296,19 +293,10 @@ def test_suggested_limits_load_in_a_proxy_and_throttle_as_forecast(
     page = Path(forecast, "report.html").read_text(encoding="utf-8")
     assert "6 limits can be switched on: no client waits longer than " in page
     replayed = {(row["entity"][1], row["kind"]): row for row in lines(page)}
-    assert replayed["app-0001", "produce"]["current_limit"] == 1_000
-    assert (
-        replayed["app-0001", "produce"]["throttled_share_before"]
-        > 0.9
-        > replayed["app-0001", "produce"]["throttled_share"]
-    )
-    assert replayed["app-0001", "fetch"]["throttled_share_before"] == 0
     for row in outcome:
         one = replayed[row["bucket_client_id"], row["kind"]]
         assert one["longest_delay_ms"] == int(row["longest_delay_ms"])
         assert one["throttle_time_ms"] == int(row["throttle_time_ms"])
-    with Path(plan, "ramp.csv").open(encoding="utf-8") as file:
-        assert {row["step"] for row in csv.DictReader(file)} == {"1", "2", "3", "4"}
     assert [check(["check", f"{plan}/ramp/step-{step}.yaml"]) for step in (1, 2, 3, 4)] == [0] * 4
     first, last, all_of_them = (rates(f"{plan}/{name}.yaml") for name in ("ramp/step-1", "ramp/step-4", "quotas"))
     assert last == all_of_them
@@ -399,7 +387,7 @@ def test_the_bill_of_a_month_has_remarks_on_the_log(
 
 @pytest.mark.kafka
 @pytest.mark.usefixtures("spark")
-def test_a_throttle_that_is_too_low_never_ends(
+def test_the_throttle_with_which_a_reassignment_ends_in_its_window(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tmp").mkdir()
@@ -425,20 +413,19 @@ def test_a_throttle_that_is_too_low_never_ends(
 
     assert main(["rebalance", *words, "--capacities", str(brokers), "--out", str(tmp_path / "night")]) == 0
     ends = capsys.readouterr().out
-    assert main(["rebalance", *words, "--throttle", "2MB", "--window", "3h"]) == 1
-    never = capsys.readouterr().out
+    assert main(["rebalance", *words, "--window", "3h"]) == 0
+    longer = capsys.readouterr().out
 
     assert "--throttle 12000000 (12 MB/s)" in ends
     # From 01:00 on, clients have all of the capacity except the throttle.
     assert "broker 1 sends 36 GB: needs 12 MB/s; at 12 MB/s it ends in 1 h; leaves clients 88 MB/s more" in ends
     assert "clients use least from 01:00, UTC" in ends
-    assert "the log covers too few hours of the day to tell when clients use least" in never
-    assert "never ends: 2 MB/s come in, the throttle is 2 MB/s" in never
-    assert "at 2 MB/s: never" in never
+    assert "the log covers too few hours of the day to tell when clients use least" in longer
+    assert "broker 1 sends 36 GB: needs 5.33 MB/s; at 5.33 MB/s it ends in 3 h\n" in longer
     assert ends.endswith(f"\n{tmp_path}/night/brokers.csv\n")
     assert (tmp_path / "night" / "brokers.csv").is_file()
     # Without --out the command only prints, and writes no file.
-    assert "brokers.csv" not in never
+    assert "brokers.csv" not in longer
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -470,21 +457,3 @@ def test_each_proxy_gets_a_valid_file(tmp_path: Path, capsys: pytest.CaptureFixt
     ]
     assert {config.shaping for config in configs} == {Shaping.PACED}
     assert {rule.enforcement for config in configs for rule in config.quotas} == {Enforcement.OBSERVE}
-
-
-def test_progress_is_printed_in_lines_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    looked = threading.Semaphore(0)
-    stages = [SimpleNamespace(numCompletedTasks=done, numTasks=64) for done in (1, 1, 12)]
-
-    def stage(_: int) -> SimpleNamespace | None:
-        looked.release()
-        return stages.pop(0) if stages else None
-
-    tracker = SimpleNamespace(getActiveStageIds=lambda: [7], getStageInfo=stage)
-    spark = cast(SparkSession, SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker)))
-
-    with progress_lines(spark, every_s=0.001):
-        for _ in range(4):
-            looked.acquire()
-
-    assert capsys.readouterr().err == "  1 of 64 tasks of this step are done\n  12 of 64 tasks of this step are done\n"

@@ -45,12 +45,12 @@ def test_existing_replicas_are_not_copied() -> None:
     assert loads(now, {("orders", 0): [3, 1]}) == []
 
 
-def test_a_throttle_at_the_incoming_rate_never_ends() -> None:
+def test_the_time_depends_on_the_throttle_above_the_incoming_rate() -> None:
     load = Load(1, Side.LEADER, 36_000_000, 1_000.0)
 
-    assert load.time_ms(1_000.0) is None
     assert load.time_ms(11_000.0) == HOUR_MS
     assert load.rate_to_end_in(HOUR_MS) == 11_000.0
+    assert Load(1, Side.LEADER, 0, 1_000.0).time_ms(1_000.0) == 0
 
 
 @given(left=st.integers(1, 2**50), incoming=st.floats(0, 1e9), window_ms=st.integers(1_000, 10**9))

@@ -1,21 +1,17 @@
 """The files that users write for the commands, valid and faulty ones."""
 
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.pipeline.broker_capacity import Weight
-from kafka_quota_proxy.pipeline.chargeback import Owner, Tier
+from kafka_quota_proxy.pipeline.chargeback import Owner
 from kafka_quota_proxy.pipeline.errors import InputError
 from kafka_quota_proxy.pipeline.rebalance import Partition
 from kafka_quota_proxy.pipeline.side_inputs import (
     capacities,
     owners,
     partition_sizes,
-    prices,
     reassignment_plan,
-    weights,
 )
 
 OWNERS = "user,client_id,owner,from,until\n"
@@ -56,51 +52,6 @@ def test_each_fault_of_capacities_has_its_line(tmp_path: Path, name: str, text: 
     assert len(error.value.faults) == len(faults)
     for fault, expected in zip(error.value.faults, faults, strict=True):
         assert fault.startswith(f"{tmp_path}/{expected}")
-
-
-def test_prices_are_read_by_kind_and_tier(tmp_path: Path) -> None:
-    path = tmp_path / "prices.csv"
-    path.write_text("kind,up_to,price\nproduce,10TB,0.05\nproduce,,0.04\n# reads\nfetch,,0.1\n", encoding="utf-8")
-
-    assert prices(str(path)) == {
-        "produce": [Tier(10 * 10**12, Decimal("0.05")), Tier(None, Decimal("0.04"))],
-        "fetch": [Tier(None, Decimal("0.1"))],
-    }
-
-
-@pytest.mark.parametrize(
-    ("lines", "fault"),
-    [
-        ("produce,1TB,1\nproduce,,2\nfetch,,free", "4: price: 'free' is not a price"),
-        ("produce,,1\nproduce,1TB,2\nfetch,,1", "3: up_to: must be above that of the line before"),
-        ("produce,2TB,1\nproduce,1TB,2\nproduce,,1\nfetch,,1", "3: up_to: must be above that of the line before"),
-        ("produce,,1\nfetch,1TB,1", "1: fetch: has no line with an empty up_to"),
-        ("produce,,1\nfetch,,1\nrequest,,1", "4: kind: must be produce or fetch"),
-    ],
-)
-def test_each_fault_of_prices_has_its_line(tmp_path: Path, lines: str, fault: str) -> None:
-    path = tmp_path / "prices.csv"
-    path.write_text(f"kind,up_to,price\n{lines}\n", encoding="utf-8")
-
-    with pytest.raises(InputError) as error:
-        prices(str(path))
-
-    assert [one.startswith(f"{path}:{fault}") for one in error.value.faults] == [True]
-
-
-def test_weights_are_read_and_each_fault_has_its_line(tmp_path: Path) -> None:
-    right, wrong = tmp_path / "right.csv", tmp_path / "wrong.csv"
-    right.write_text("user,client_id,weight\nalice,,3\n,etl,0.5\n", encoding="utf-8")
-    wrong.write_text("user,client_id,weight\nalice,,0\nalice,,nan\n", encoding="utf-8")
-
-    assert weights(str(right)) == [Weight("alice", None, 3.0), Weight(None, "etl", 0.5)]
-    with pytest.raises(InputError) as error:
-        weights(str(wrong))
-    assert list(error.value.faults) == [
-        f"{wrong}:2: weight: '0' is not a weight from 0.001 to 1e+06",
-        f"{wrong}:3: user: these names have a line already: {wrong}:2",
-        f"{wrong}:3: weight: 'nan' is not a weight from 0.001 to 1e+06",
-    ]
 
 
 def test_a_missing_file_is_named() -> None:

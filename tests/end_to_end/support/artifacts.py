@@ -35,6 +35,8 @@ _SPARK_CONNECTOR: Final = (
     ("org.apache.kafka", "kafka-clients", "3.9.2"),
     ("org.apache.commons", "commons-pool2", "2.12.1"),
 )
+# Delta Lake for this version of Spark.
+_DELTA: Final = (("io.delta", "delta-spark_4.2_2.13", "4.4.0"), ("io.delta", "delta-storage", "4.4.0"))
 # It exports the MBeans of the JVM that it is loaded into. Its jar contains all that it needs.
 _JMX_EXPORTER: Final = ("io.prometheus.jmx", "jmx_prometheus_javaagent", "1.0.1")
 _ALONE: Final = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
@@ -77,6 +79,11 @@ def clients_classpath(version: str) -> str:
 def spark_connector() -> list[Path]:
     """Return the jars of Spark's Kafka connector. Raises like ``kafka_classpath``."""
     return sorted(_libraries(f"spark-kafka-{_SPARK_CONNECTOR[0][2]}", _SPARK_CONNECTOR, alone=True).glob("*.jar"))
+
+
+def delta_lake() -> list[Path]:
+    """Return the jars of Delta Lake, the pipeline's table format. Raises like ``kafka_classpath``."""
+    return sorted(_libraries(f"delta-{_DELTA[0][2]}", _DELTA, alone=True).glob("*.jar"))
 
 
 def jmx_exporter() -> Path:

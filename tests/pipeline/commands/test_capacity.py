@@ -45,10 +45,9 @@ def test_limits_bound_delays_and_what_brokers_bear(tmp_path: Path, capsys: pytes
     # With 15 kB/s, the burst would be throttled for less than 5 % of the time, and delayed for more than 30 s.
     log = [*busy("even"), *busy("burst", burst=40_000), *busy("one", broker=2), *busy("two", broker=2)]
     usage, plan = write_log(tmp_path / "usage.jsonl", log), tmp_path / "plan"
-    brokers, weights = tmp_path / "capacities.csv", tmp_path / "weights.csv"
+    brokers = tmp_path / "capacities.csv"
     brokers.write_text("broker,produce,fetch\n2,16kB,1MB\n", encoding="utf-8")
-    weights.write_text("user,client_id,weight\n,two,3\n", encoding="utf-8")
-    words = ["--usage", usage, "--out", plan, "--capacities", brokers, "--weights", weights, "--percentile", "95"]
+    words = ["--usage", usage, "--out", plan, "--capacities", brokers, "--percentile", "95"]
 
     assert main(["capacity", *map(str, words)]) == 0
 
@@ -58,15 +57,15 @@ def test_limits_bound_delays_and_what_brokers_bear(tmp_path: Path, capsys: pytes
         found = {row["client_id"]: row for row in csv.DictReader(file)}
     assert {name: (row["limit"], row["decided_by"]) for name, row in found.items() if name != "burst"} == {
         "even": ("12000", "percentile"),
-        "one": ("6000", "capacity"),
-        "two": ("10000", "capacity"),
+        "one": ("8000", "capacity"),
+        "two": ("8000", "capacity"),
     }
     assert found["burst"]["decided_by"] == "delay"
     assert 0 < int(found["burst"]["longest_delay_ms"]) <= 30_000
     assert found["one"]["why"] == "needs 10 kB/s"
     assert int(found["one"]["longest_delay_ms"]) > 30_000
     assert warning.startswith("Broker 2 (produce) cannot bear what its clients need: limits of 20 kB/s, 1.25 times its")
-    assert "So 1 limit is too low for its client, and a request would wait for up to" in warning
+    assert "So 2 limits are too low for their clients, and a request would wait for up to" in warning
     assert said == f"4 limits for 4 entities (2 by capacity, 1 by delay, 1 by percentile): {plan}/quotas.yaml"
     assert f"# {warning}\n" in (plan / "quotas.yaml").read_text(encoding="utf-8")
     assert warning in (plan / "report.html").read_text(encoding="utf-8")
