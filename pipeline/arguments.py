@@ -61,7 +61,6 @@ def _simulate(parser: argparse.ArgumentParser) -> None:
         "--interval", type=duration, default=60_000, help="the interval of a record (1m); a proxy's default is 1s"
     )
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="the seed of the random numbers (1)")
-    parser.add_argument("--skew", action="store_true", help="one client has half of all records")
     parser.add_argument(
         "--format", choices=("json", "json.gz", "parquet"), default="json", help="the format of the files (json)"
     )
@@ -90,20 +89,11 @@ def _part(parser: argparse.ArgumentParser, *, has_clusters: bool) -> None:
         type=_timezone,
         default="UTC",
         metavar="ZONE",
-        help="the time zone of --from and --until, and of weekdays and hours in results, such as Europe/Berlin (UTC)",
+        help="the time zone of --from and --until, and of hours in results, such as Europe/Berlin (UTC)",
     )
     if has_clusters:
         words = "read one cluster of a lake, or of a log the directories that are named cluster=NAME"
         part.add_argument("--cluster", type=_cluster, metavar="NAME", help=words)
-
-
-def _arithmetic(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--shaping",
-        choices=("sampled", "paced"),
-        default=None,
-        help="the arithmetic of the replay (that of the quotas)",
-    )
 
 
 def _comparison(parser: argparse.ArgumentParser) -> None:
@@ -137,13 +127,14 @@ def _capacity(parser: argparse.ArgumentParser) -> None:
         help="how many times its capacity the limits on a broker may add up to (1)",
     )
     parser.add_argument("--ramp-steps", type=_count, default=4, metavar="N", help="the number of steps of the ramp (4)")
-    _arithmetic(parser)
+    parser.add_argument(
+        "--shaping", choices=("sampled", "paced"), default="sampled", help="how the proxy measures rates (sampled)"
+    )
 
 
 def _whatif(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quotas", required=True, metavar="FILE", help="a configuration file, or its quotas alone")
     _comparison(parser)
-    _arithmetic(parser)
 
 
 def _chargeback(parser: argparse.ArgumentParser) -> None:
@@ -171,7 +162,6 @@ def _balance(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--floor", type=_share, default=0.1, metavar="X", help="the guaranteed part of an even share (0.1)"
     )
-    parser.add_argument("--last", type=duration, metavar="TIME", help="use only the end of the log, such as 15m")
 
 
 def _alerts(parser: argparse.ArgumentParser) -> None:

@@ -32,17 +32,13 @@ class ProxyLimit(NamedTuple):
     rate: int
 
 
-def use_by_proxy(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
+def use_by_proxy(records: DataFrame, entities: DataFrame) -> DataFrame:
     """Return, for each proxy and each bucket with a limit, the ``amount`` charged to the bucket and its ``limit``.
 
-    Only the last ``last_ms`` milliseconds of the log count, or the whole log if that is None. Buckets that no rule can
-    name, such as ``<shared>``, are left out and keep even shares. ``entities`` has the columns of
-    ``whatif.resolved``.
+    Buckets that no rule can name, such as ``<shared>``, are left out and keep even shares. ``entities`` has the columns
+    of ``whatif.resolved``.
     """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
-    if last_ms is not None:
-        end = used.agg((F.max("start_ms") - last_ms).alias("since_ms"))
-        used = used.join(F.broadcast(end), how="cross").where("start_ms > since_ms")
     nameless = (*COLLECTIVE_NAMES, NAME_OF_DEFAULTS)
     is_named = ~F.col("bucket_user").isin(*nameless) & ~F.col("bucket_client_id").isin(*nameless)
     limited = entities.where(F.col("limit").isNotNull() & is_named).drop("rule")

@@ -18,19 +18,13 @@ _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateQuotas:
-    """The quotas under which a log is replayed.
-
-    ``shaping`` says how rates are measured (in Kafka's windows or with a token bucket) under rules that do not say so
-    themselves. It takes the place of the configuration's ``shaping``.
-    """
+    """The quotas under which a log is replayed."""
 
     config: ProxyConfig
-    shaping: Shaping | None = None  # None keeps the shaping of the configuration
 
     def shapings(self) -> set[Shaping]:
         """Return all ways of measuring rates that the rules use, whether a rule sets its own or has the default."""
-        default = self.shaping or self.config.shaping
-        return {rule.shaping or default for rule in self.config.quotas}
+        return {rule.shaping or self.config.shaping for rule in self.config.quotas}
 
     def tables(self) -> dict[str, RuleTable]:
         """Return the tables in which the rule of an entity is looked up. The keys are ``produce`` and ``fetch``."""
@@ -58,7 +52,7 @@ class CandidateQuotas:
             _KINDS[kind],
             rules,
             kafka=config.kafka,
-            shaping=self.shaping or config.shaping,
+            shaping=config.shaping,
             burst_ms=config.burst_ms,
         )
         return manager.bucket(user=user, client_id=client_id, now_ms=0)

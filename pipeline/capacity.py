@@ -13,11 +13,10 @@ import pandas as pd
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.model import QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline.broker_capacity import Entity
 from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, rounded_up
-from kafka_quota_proxy.pipeline.local_hours import QUARTER_MS
 from kafka_quota_proxy.pipeline.quota_comparison import InForce
 from kafka_quota_proxy.pipeline.record import (
     BUCKET,
@@ -212,11 +211,6 @@ def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
     ]
 
 
-def config_of(suggestions: Iterable[Suggestion]) -> ProxyConfig:
-    """Return a proxy configuration whose only rules are the suggested limits."""
-    return ProxyConfig(listeners=(), quotas=tuple(rule for rule, _ in rules(suggestions)))
-
-
 def ramp(one: Suggestion, steps: int) -> list[int]:
     """Return a series of falling limits, by which an operator can tighten a limit in ``steps`` steps.
 
@@ -237,15 +231,6 @@ def ramp_steps(suggested: Iterable[Suggestion], steps: int) -> list[list[Suggest
     """
     every = [(one, ramp(one, steps)) for one in suggested if one.limit is not None]
     return [[one._replace(limit=limits[step], why="", decided_by="") for one, limits in every] for step in range(steps)]
-
-
-def quarter_hours(minutes: DataFrame) -> DataFrame:
-    """Return the total amount of all entities by kind (produce or fetch) and quarter of an hour.
-
-    ``minutes`` is the result of ``broker_minutes``.
-    """
-    quarter = start_of(QUARTER_MS).alias("quarter_ms")
-    return minutes.groupBy("kind", quarter).agg(F.sum("amount").alias("amount"))
 
 
 def brokers(minutes: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Builds the HTML report of the command ``capacity`` about limits, throttling, the load of brokers, and busy hours."""
+"""Builds the HTML report of the command ``capacity`` about limits, throttling, and the load of brokers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,9 +6,8 @@ from typing import Final
 
 from kafka_quota_proxy.pipeline.capacity import Suggestion
 from kafka_quota_proxy.pipeline.limit_search import Bounds
-from kafka_quota_proxy.pipeline.plots import heat_map, rate_over_time
+from kafka_quota_proxy.pipeline.plots import rate_over_time
 from kafka_quota_proxy.pipeline.quota_comparison import LOOSE_FACTOR, UNUSED, InForce, Unused
-from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 from kafka_quota_proxy.pipeline.report import (
     Column,
     Line,
@@ -32,13 +31,11 @@ from kafka_quota_proxy.pipeline.report_sections import (
     named,
     replays_of,
     state_facts,
-    teams_section,
     verdict,
     worst_facts,
 )
 
 _HOUR_MS: Final = 3_600_000
-_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _STATES: Final = (
     "too tight if the entity needs more, or waited for too long in the log; too loose above "
     f"{LOOSE_FACTOR:g} times the need with headroom; unused if no client in the log has it"
@@ -50,8 +47,7 @@ class Findings:
     """What the report is about.
 
     ``suggestions`` begins with those of the busiest entities, and ``top`` contains the rows of ``capacity.hours`` for
-    these entities. ``amounts`` and ``throttled`` contain each entity's use and its outcome in the replay. ``seasons``
-    has the rate in each hour of the week, in the time zone ``timezone``, and ``brokers`` are the rows of
+    these entities. ``throttled`` contains each entity's outcome in the replay. ``brokers`` are the rows of
     ``capacity.oversubscription``. ``in_force``, ``states`` and ``unused`` compare the quotas in force with what
     entities need. ``owner`` returns the team of a user and client-id, and is None if there are no teams. ``log``
     is a sentence about the usage log, ``warnings`` are sentences about brokers with too little capacity, and ``notes``
@@ -60,16 +56,13 @@ class Findings:
 
     suggestions: Sequence[Suggestion]
     top: Sequence[Row]
-    seasons: Sequence[Row]
     brokers: Sequence[Row]
-    amounts: Mapping[Entity, int]
     throttled: Mapping[Entity, Row]
     log: str
     warnings: Sequence[str]
     notes: Sequence[str]
     percentile: float
     bounds: Bounds
-    timezone: str
     quotas: str
     in_force: Mapping[Entity, InForce] = field(default_factory=dict)
     states: Mapping[Entity, str] = field(default_factory=dict)
@@ -99,15 +92,7 @@ def capacity_page(found: Findings) -> str:
             "itself. What is above the line would come later, in the seconds after.",
             _over_time(found.top, found.suggestions, found.throttled),
         ),
-        Section(
-            "When is it busy, and when is there room?",
-            f"The mean of all entities and brokers together, by weekday and hour, {found.timezone}. An hour without a "
-            "record counts as 0. Rebalances and batches belong where it is dark.",
-            _heat_maps(found.seasons),
-        ),
     ]
-    if found.owner is not None:
-        sections.insert(1, teams_section(lines, limits="suggested"))
     words = (
         f"{found.log} Next: kafka-quota-proxy check quotas.yaml, load them with enforcement: observe, then switch on "
         "in the steps of ramp/."
@@ -181,10 +166,7 @@ def _line(one: Suggestion, found: Findings) -> Line:
         "entity": (one.user, one.client_id),
         "team": _team(found, one.user, one.client_id),
         "kind": one.kind,
-        "amount": found.amounts.get(entity, 0),
-        "current_of": current.name if current else None,
         "current_limit": current.limit if current else None,
-        "suggested_of": entity[1:],
         "suggested_limit": one.limit,
         "current_is": found.states.get(entity, ""),
         "decided_by": one.decided_by,
@@ -246,20 +228,6 @@ def _over_time(top: Sequence[Row], suggestions: Sequence[Suggestion], throttled:
         plot = rate_over_time(first, _HOUR_MS, [peaks[entity].get(hour) for hour in hours], limit)
         figures.append(figure(named(entity), words, plot))
     return keys({"use": "highest rate of each hour", "limit": "limit, and what is above it"}) + plots(figures)
-
-
-def _heat_maps(seasons: Sequence[Row]) -> str:
-    maps: dict[str, dict[tuple[int, int], float]] = {}
-    for row in seasons:
-        maps.setdefault(row["kind"], {})[row["weekday"], row["hour"]] = row["rate"]
-    figures = [figure(kind, _busiest(maps[kind]), heat_map(maps[kind])) for kind in BYTE_KINDS if kind in maps]
-    return plots(figures) if figures else ""
-
-
-def _busiest(cells: Mapping[tuple[int, int], float]) -> str:
-    """Return words for the busiest hour of the week. ``cells`` contains rates by weekday (0 is Monday) and hour."""
-    day, hour = max(cells, key=lambda place: (cells[place], [-part for part in place]))
-    return f"busiest {_DAYS[day]} {hour:02}:00, {rate(cells[day, hour])}"
 
 
 def _side(row: Row) -> str:

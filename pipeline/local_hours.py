@@ -1,4 +1,4 @@
-"""Adds up usage by the hours of the week and of the day in a time zone. An hour without a record counts as 0.
+"""Adds up usage by the hours of the day in a time zone. An hour without a record counts as 0.
 
 Usage comes in quarters of an hour, since the offsets of all time zones are multiples of that. Daylight saving time is
 included: an hour that occurs twice in a night counts twice, and one that is left out does not count on that day. At
@@ -39,19 +39,6 @@ def quarters(from_ms: int, until_ms: int, zone: tzinfo) -> list[Quarter]:
         covered_ms = min(start_ms + QUARTER_MS, until_ms) - max(start_ms, from_ms)
         found.append(Quarter(start_ms, covered_ms, local.date(), local.hour, bool(local.fold)))
     return found
-
-
-def hours_of_week(amounts: Mapping[int, int], covered: Iterable[Quarter]) -> dict[tuple[int, int], float]:
-    """Return the mean rate in each hour of the week, keyed by weekday (0 is Monday) and hour, for hours in the log.
-
-    ``amounts`` is keyed by the start of a quarter of an hour. Rates are per second.
-    """
-    sums, times_ms = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
-    for one in covered:
-        place = (one.day.weekday(), one.hour)
-        sums[place] += amounts.get(one.start_ms, 0)
-        times_ms[place] += one.covered_ms
-    return {place: sums[place] * 1_000 / time_ms for place, time_ms in times_ms.items()}
 
 
 def hours_of_day(amounts: Mapping[int, int], covered: Iterable[Quarter]) -> dict[int, DayHour]:

@@ -5,14 +5,13 @@ change in dark mode.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any, Final
 
 import matplotlib as mpl
-from matplotlib.collections import PolyCollection
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -34,7 +33,6 @@ _STYLE: Final[Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
 }
-_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 # The formats of ticks at years, months, days, hours, minutes and seconds, and of ticks at which the next larger unit
 # begins.
 _DATES: Final = ["%Y", "%b", "%d %b", "%H:%M", "%H:%M", "%S.%f"]
@@ -75,32 +73,6 @@ def rate_over_time(start_ms: int, step_ms: int, rates: Sequence[float | None], l
             where, tz=UTC, formats=_DATES, zero_formats=_ROUND_DATES, show_offset=False
         )
         axis.xaxis.set_major_formatter(form)
-    return _svg(figure)
-
-
-def heat_map(cells: Mapping[tuple[int, int], float]) -> str:
-    """Plot rates as a grid of coloured cells, with a row for each weekday and a column for each hour.
-
-    ``cells`` maps a weekday (0 is Monday) and an hour to a rate in bytes per second. Hours without a rate stay empty.
-    """
-    places = sorted(cells)
-    low, high = 0.06, 0.94
-    corners = ((low, low), (high, low), (high, high), (low, high))
-    tiles = [[(hour + across, day + down) for across, down in corners] for day, hour in places]
-    with _figure(2.2) as (figure, axis):
-        # The lightness of this colour map grows steadily, so it is readable in print and with colour blindness.
-        drawn = PolyCollection(tiles, array=[cells[place] for place in places], cmap="viridis", linewidth=0)
-        drawn.set_clim(0, max(cells.values(), default=0) or 1)
-        axis.add_collection(drawn)
-        axis.set_xlim(0, 24)
-        axis.set_ylim(7, 0)
-        axis.set_yticks([day + 0.5 for day in range(7)], _DAYS)
-        axis.set_xticks(range(0, 25, 3), [f"{hour:02}" for hour in range(0, 25, 3)])
-        axis.tick_params(length=0)
-        axis.spines[:].set_visible(False)
-        scale = figure.colorbar(drawn, ax=axis, orientation="horizontal", aspect=40, pad=0.02, format=_RATE)
-        scale.ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-        scale.outline.set_visible(False)
     return _svg(figure)
 
 

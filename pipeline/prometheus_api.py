@@ -10,15 +10,21 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from http.client import HTTPException
-from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from kafka_quota_proxy.pipeline.client_metrics import NAME_PATTERN, Measured, is_throttle_time
+from kafka_quota_proxy.pipeline.client_metrics import (
+    NAME_PATTERN,
+    Measured,
+    instance_of,
+    is_throttle_time,
+    of_labels,
+    other_labels,
+)
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
-from kafka_quota_proxy.pipeline.prometheus_answer import Answer, AnswerError, answer_of
+from kafka_quota_proxy.pipeline.scraped_brokers import ScrapedSeries
 
 _TIMEOUT_S: Final = 120
 _PAUSES_S: Final = (1.0, 2.0, 4.0)
@@ -40,6 +46,45 @@ class ServerError(PipelineError):
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+
+
+class Answer(NamedTuple):
+    """The client metrics of an answer, and how many other series it has."""
+
+    series: list[ScrapedSeries]
+    others: int
+
+
+class AnswerError(Exception):
+    """Raised when a document is not an answer of ``query_range``. The message says why."""
+
+
+def answer_of(document: Any, own_names: Mapping[str, Measured], *, name: str = "") -> Answer:  # noqa: ANN401  (JSON)
+    """Return the content of an answer. ``name`` is the metric if functions of the query have removed it."""
+    series: list[ScrapedSeries] = []
+    others = 0
+    for labels, samples in _matrix(document):
+        found = of_labels({"__name__": name, **labels} if name else labels, own_names)
+        if found is None:
+            others += 1
+            continue
+        series.append(ScrapedSeries(instance_of(labels), other_labels(labels), found, samples))
+    return Answer(series, others)
+
+
+def _matrix(document: Any) -> Iterator[tuple[dict[str, str], list[tuple[int, float]]]]:  # noqa: ANN401  (JSON)
+    try:
+        if document["status"] != "success":
+            raise AnswerError(f"Prometheus answered with an error: {document.get('error')}")
+        if document["data"]["resultType"] != "matrix":
+            raise AnswerError(
+                f"the result is a {document['data']['resultType']}; save an answer of /api/v1/query_range"
+            )
+        for one in document["data"]["result"]:
+            # Histograms have no "values".
+            yield one["metric"], [(round(float(at_s) * 1_000), float(text)) for at_s, text in one.get("values", ())]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise AnswerError("is not an answer of Prometheus' /api/v1/query_range") from error
 
 
 class Piece(NamedTuple):
@@ -68,11 +113,6 @@ class Prometheus:
         """Return the names of the client metrics that the server has in this time, as exporters name them."""
         matchers = ",".join(filter(None, (f'__name__=~"{NAME_PATTERN}"', selector)))
         return self._label_values("__name__", f"{{{matchers}}}", from_ms, until_ms)
-
-    def instances(self, names: Sequence[str], selector: str, from_ms: int, until_ms: int) -> list[str]:
-        """Return the scraped addresses that have one of these metrics in this time."""
-        each = (self._label_values("instance", f"{name}{{{selector}}}", from_ms, until_ms) for name in names)
-        return sorted(set(chain.from_iterable(each)))
 
     def pieces(
         self,

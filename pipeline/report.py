@@ -52,8 +52,8 @@ def page(
     shown = "".join(f"<div><b>{text_of(number)}</b>{text_of(name)}</div>" for number, name in facts)
     body = "".join(f"<h2>{text_of(s.title)}</h2>{_paragraph(s.words)}{s.body}" for s in sections)
     script, (sentence, is_good) = _asset("report.js"), verdict
-    # The plots have attributes with styles, and the scale of a heat map is a picture within the page.
-    policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'; img-src data:"
+    # The plots have attributes with styles.
+    policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src 'unsafe-inline'"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

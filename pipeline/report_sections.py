@@ -1,4 +1,4 @@
-"""Builds what the reports of ``capacity`` and ``whatif`` have in common: the verdict, the key figures, and teams.
+"""Builds what the reports of ``capacity`` and ``whatif`` have in common: the verdict and the key figures.
 
 Does no I/O and needs no Spark.
 """
@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from kafka_quota_proxy.pipeline.limit_search import Bounds
 from kafka_quota_proxy.pipeline.quota_comparison import TOO_LOOSE, TOO_TIGHT, UNUSED
-from kafka_quota_proxy.pipeline.report import Column, Section, duration, label, rate, share, size, table
+from kafka_quota_proxy.pipeline.report import Column, duration, label, share
 
 
 class Replay(NamedTuple):
@@ -124,38 +124,3 @@ def state_facts(states: Iterable[str], of: str) -> list[tuple[str, str]]:
     if not any(counts):
         return []
     return [(" / ".join(f"{count:,}" for count in counts), f"{of} that are too tight / too loose / unused")]
-
-
-def teams_section(clients: Sequence[Row], *, limits: str) -> Section:
-    """Return a table of teams. ``limits`` says which limits are compared with those in force.
-
-    ``clients`` are rows of the table of entities. A row has as ``amount`` what the entity used, and with each limit the
-    name of the bucket that it is the limit of, as ``current_of``: entities with the same bucket share its limit.
-    """
-    teams: dict[tuple[str, str], list[Row]] = {}
-    for row in clients:
-        teams.setdefault((row["team"], row["kind"]), []).append(row)
-    found = sorted(teams.items(), key=lambda item: (-sum(row["amount"] for row in item[1]), item[0]))
-    rows = [
-        (
-            *names,
-            f"{len(of):,}",
-            size(sum(row["amount"] for row in of)),
-            rate(_sum(of, "current")),
-            rate(_sum(of, limits)),
-            share(max(row["throttled_share"] or 0 for row in of)),
-            duration(max(row["longest_delay_ms"] or 0 for row in of)),
-        )
-        for names, of in found[:MOST_ROWS]
-    ]
-    words = "The sums of each team's entities, and the worst of their waits. Limits are those on each broker."
-    if len(found) > MOST_ROWS:
-        words += f" These are the first {MOST_ROWS} of {len(found):,} rows."
-    columns = ("team", "kind", "entities", "used", "current limits", f"{limits} limits", "silent", "longest delay")
-    return Section("Which teams?", words, table(columns, rows, label="Teams", names=2))
-
-
-def _sum(rows: Sequence[Row], name: str) -> float | None:
-    """Return the sum of the limits, each bucket's once, or None without any."""
-    limits = {row[f"{name}_of"]: row[f"{name}_limit"] for row in rows if row[f"{name}_limit"] is not None}
-    return sum(limits.values()) if limits else None

@@ -38,20 +38,17 @@ class ScrapedBrokers:
     """Names the broker of each series by its instance, with the labels that tell it apart: ``b:1{broker="2"}``.
 
     ``given`` contains node ids that the user knows, by name or instance. Brokers without one have numbers, in the order
-    of their names or of ``instances``, if these are known in advance. ``replica_labels`` are added to those above.
+    in which they are learnt, and of their names. ``replica_labels`` are added to those above.
 
     ``node_ids`` contains the node id of each broker by its name, ``numbered`` the brokers that only have a number, and
     ``telling`` the labels that tell the brokers of an instance apart.
     """
 
-    def __init__(
-        self, given: Mapping[str, int], *, instances: Iterable[str] = (), replica_labels: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, given: Mapping[str, int], *, replica_labels: Iterable[str] = ()) -> None:
         self.node_ids: dict[str, int] = {}
         self.numbered: set[str] = set()
         self.telling: dict[str, set[str]] = {}
         self._given = given
-        self._planned = node_ids(instances, given)
         self._replica_labels = {*REPLICA_LABELS, *replica_labels}
         self._first: dict[tuple[str, ClientMetric], _Labels] = {}
         self._origins: set[tuple[str, _Labels]] = set()
@@ -84,9 +81,6 @@ class ScrapedBrokers:
                 self.node_ids.setdefault(name, node_id)
             without.add(name)
         without -= self.node_ids.keys()
-        for name in without & self._planned.keys():
-            if self._planned[name] not in self.node_ids.values():
-                self.node_ids[name] = self._planned[name]
         names = without | self.node_ids.keys()
         every = node_ids(names, {**self._given, **self.node_ids})
         self.node_ids = {name: every[name] for name in names}

@@ -41,7 +41,6 @@ class SimulatedCluster:
     interval_ms: int
     start_ms: int
     seed: int
-    skew: bool  # one client has half of all records
 
     @property
     def buckets(self) -> int:
@@ -77,13 +76,7 @@ def _with_places(rows: DataFrame, cluster: SimulatedCluster) -> DataFrame:
         F.expr(f"1 + (id % {cluster.brokers * len(_KINDS)}) div {len(_KINDS)}").alias("broker"),
         F.element_at(F.array(*map(F.lit, _KINDS)), (1 + bucket % len(_KINDS)).cast("int")).alias("kind"),
     )
-    lives = _is_alive(cluster)
-    if cluster.skew:
-        # The first bucket has a record in each interval; the others share one.
-        others = max(cluster.buckets - 1, 1)
-        is_their_turn = F.pmod(F.xxhash64(F.lit(cluster.seed), F.lit("turn"), "start_ms"), F.lit(others)) + 1 == bucket
-        lives = (F.col("id") % cluster.buckets == 0) | is_their_turn
-    return placed.where(lives).withColumns(
+    return placed.where(_is_alive(cluster)).withColumns(
         {
             "user": F.format_string("team-%02d", F.expr("entity div 4 + 1")),
             "client_id": F.format_string("app-%04d", F.col("entity") + 1),

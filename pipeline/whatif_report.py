@@ -14,7 +14,6 @@ from kafka_quota_proxy.pipeline.report_sections import (
     Row,
     replays_of,
     state_facts,
-    teams_section,
     verdict,
     worst_facts,
 )
@@ -88,8 +87,6 @@ def whatif_page(found: Forecast) -> str:
             _table(found, lines),
         ),
     ]
-    if found.owner is not None:
-        sections.insert(1, teams_section(lines, limits="proposed"))
     return page(
         "What if: the proposed quotas",
         _facts(found, fits),
@@ -156,10 +153,7 @@ def _lines(found: Forecast, fits: Mapping[Entity, str]) -> list[Line]:
             "entity": (client.user, client.client_id),
             "team": _team(found, client.user, client.client_id),
             "kind": client.kind,
-            "amount": client.amount,
-            "current_of": client.entity[1:],
             "current_limit": client.logged_limit,
-            "proposed_of": limit.name if limit else None,
             "proposed_limit": limit.limit if limit else None,
             "proposed_is": fits[client.entity],
             "rule": limit.rule if limit else "",

@@ -22,7 +22,7 @@ def execute(args: argparse.Namespace) -> int:
         if not proxies:
             raise UsageError(f"--usage {args.usage}: has no record, so there is no proxy to divide limits for")
         found = spark.createDataFrame(resolved(entities(records), CandidateQuotas(config=config)))
-        used = output.keep("demand", use_by_proxy(records, found, last_ms=args.last))
+        used = output.keep("demand", use_by_proxy(records, found))
         output.table("demands", used.orderBy("kind", "bucket_user", "bucket_client_id", "proxy"), form="csv")
         # There is one row for each entity and proxy, as many as the rules of the files.
         given = shares([row.asDict() for row in used.collect()], proxies, floor=args.floor)

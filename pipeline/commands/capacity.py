@@ -4,7 +4,8 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, tzinfo
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -21,13 +22,11 @@ from kafka_quota_proxy.pipeline.capacity import (
     broker_minutes,
     brokers,
     byte_usage,
-    config_of,
     entities,
     hours,
     minutes,
     oversubscription,
     percentiles,
-    quarter_hours,
     ramp_steps,
     rates,
     rules,
@@ -38,7 +37,6 @@ from kafka_quota_proxy.pipeline.chargeback import Owner, owner_at
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, Bounds
-from kafka_quota_proxy.pipeline.local_hours import hours_of_week, quarters
 from kafka_quota_proxy.pipeline.quota_comparison import Comparison, Use, compare
 from kafka_quota_proxy.pipeline.quotas_file import as_file, read_quotas
 from kafka_quota_proxy.pipeline.record import BUCKET, ENTITY
@@ -54,7 +52,6 @@ _TOP: Final = 6
 # The columns of tables.
 _WORST: Final = ("throttled_share", "longest_delay_ms")
 _SUGGESTED: Final = (*Suggestion._fields, "throttled_hours", *_WORST)
-_SEASONS: Final = ("kind", "weekday", "hour", "rate")
 _SUMS: Final = (
     "proxy", "broker", "kind", "peak", "current", "limits", "limited", "capacity", "oversubscription",
     "peak_utilisation",
@@ -83,7 +80,7 @@ def execute(args: argparse.Namespace) -> int:
             raise UsageError(f"--usage {args.usage}: has no record of kind produce or fetch")
         every = entities(buckets)
         first = [suggestion(entity) for entity in every]
-        quotas = CandidateQuotas(config=config_of(first), shaping=Shaping(args.shaping) if args.shaping else None)
+        quotas = CandidateQuotas(config=replace(_held(args), quotas=tuple(rule for rule, _ in rules(first))))
         replay = LogReplay(usage.records, buckets, count=usage.count, is_small=is_small(usage.count))
         replays = LogReplays(replay, buckets, first, quotas, say=say)
         found = safe_limits(first, replays, users_of(buckets) if safety.capacities else {}, safety)
@@ -97,10 +94,9 @@ def execute(args: argparse.Namespace) -> int:
             for one in found.suggestions
         }
         compared = compare(current, uses, headroom=args.headroom, share=safety.bounds.share)
-        amounts = {names: row["amount"] for names, row in logged.items()}
         say("writing tables and the report")
         output.table("buckets", measured.coalesce(1).sortWithinPartitions(*BUCKET))
-        _write(output, args, usage, buckets, found, safety, compared, amounts, teams)
+        _write(output, args, usage, buckets, found, safety, compared, teams)
     for warning in found.warnings:
         sys.stdout.write(f"{warning}\n")
     decided = Counter(one.decided_by for one in found.suggestions if one.limit is not None)
@@ -121,7 +117,6 @@ def _write(
     found: SafeLimits,
     safety: Safety,
     compared: Comparison,
-    amounts: Mapping[Entity, int],
     teams: Sequence[Owner] | None,
 ) -> None:
     suggested, happened, warnings = found
@@ -129,8 +124,6 @@ def _write(
     hourly, of_brokers = output.keep("hours", hours(used)), broker_minutes(used)
     first_ms, last_ms = int(buckets["from_ms"].min()), int(buckets["until_ms"].max())
     output.rows("suggestions", _SUGGESTED, _suggestions(suggested, happened))
-    seasons = _seasons(of_brokers, first_ms, last_ms, args.timezone)
-    output.rows("seasons", _SEASONS, seasons)
     limits = {one[:3]: one.limit for one in suggested}
     sums = oversubscription(brokers(of_brokers).toPandas(), buckets, limits, compared.in_force, safety.capacities)
     sums = sums.astype(object).where(sums.notna(), None)
@@ -144,16 +137,13 @@ def _write(
     findings = Findings(
         suggestions=suggested,
         top=_busiest(hourly, suggested),
-        seasons=[dict(zip(_SEASONS, row, strict=True)) for row in seasons],
         brokers=sums.to_dict("records"),
-        amounts=amounts,
         throttled=happened,
         log=f"From {int(buckets['intervals'].sum()):,} records, {span}.",
         warnings=warnings,
         notes=[*usage.words(), *_unlimited(suggested)],
         percentile=args.percentile,
         bounds=safety.bounds,
-        timezone=str(args.timezone),
         quotas=quotas,
         in_force=compared.in_force,
         states=compared.states,
@@ -184,19 +174,6 @@ def _suggestions(
         row = happened.get(one[:3])
         worst = [row[name] for name in _WORST] if row else [None] * len(_WORST)
         yield *one, row["throttle_time_ms"] / _HOUR_MS if row else None, *worst
-
-
-def _seasons(minutes: DataFrame, from_ms: int, until_ms: int, zone: tzinfo) -> list[tuple[str, int, int, float]]:
-    """Return the kind, weekday, hour and mean rate of all entities together, for each hour of the week in the log."""
-    covered = quarters(from_ms, until_ms, zone)
-    amounts: dict[str, dict[int, int]] = {}
-    for row in quarter_hours(minutes).collect():
-        amounts.setdefault(row["kind"], {})[row["quarter_ms"]] = row["amount"]
-    return [
-        (kind, *place, rate)
-        for kind, of in sorted(amounts.items())
-        for place, rate in sorted(hours_of_week(of, covered).items())
-    ]
 
 
 def _unlimited(suggested: list[Suggestion]) -> list[str]:
@@ -232,7 +209,7 @@ def step_text(number: int, step: list[Suggestion], args: argparse.Namespace) -> 
 
 def _held(args: argparse.Namespace) -> ProxyConfig:
     """Return a configuration whose only setting is the shaping (how rates are measured) that the replay used."""
-    return ProxyConfig(listeners=(), shaping=Shaping(args.shaping) if args.shaping else Shaping.SAMPLED)
+    return ProxyConfig(listeners=(), shaping=Shaping(args.shaping))
 
 
 def _day(time_ms: int) -> str:

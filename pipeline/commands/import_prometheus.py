@@ -14,8 +14,7 @@ from typing import Any, Final, TextIO
 from kafka_quota_proxy.pipeline.client_metrics import BROKER_LABELS, THROTTLE, Measured
 from kafka_quota_proxy.pipeline.errors import InputError, PipelineError, UsageError
 from kafka_quota_proxy.pipeline.imported_log import ImportedLog, imported_log
-from kafka_quota_proxy.pipeline.prometheus_answer import Answer, AnswerError, answer_of
-from kafka_quota_proxy.pipeline.prometheus_api import Prometheus
+from kafka_quota_proxy.pipeline.prometheus_api import Answer, AnswerError, Prometheus, answer_of
 from kafka_quota_proxy.pipeline.rate_samples import SampleIntegrator, throttle_times
 from kafka_quota_proxy.pipeline.report import duration, size
 from kafka_quota_proxy.pipeline.scraped_brokers import ScrapedBrokers, ScrapedSeries
@@ -64,11 +63,10 @@ def _from_server(args: argparse.Namespace, integrator: SampleIntegrator, log: Im
         raise UsageError("--from: is needed with --url, and --until must be later by one --step at least")
     server = Prometheus(args.url, token=_token(args.bearer_token_file))
     names = sorted({*server.metric_names(args.match, from_ms, until_ms), *own_names})
-    instances = server.instances(names, args.match, from_ms, until_ms)
     if not names:
         raise PipelineError(f"{server.url}: {_NO_METRICS} (--metric takes other names)")
-    _say(f"reading {', '.join(names)} of {len(instances)} {'instance' if len(instances) == 1 else 'instances'}")
-    brokers = ScrapedBrokers(dict(args.broker), instances=instances, replica_labels=args.replica_label)
+    _say(f"reading {', '.join(names)}")
+    brokers = ScrapedBrokers(dict(args.broker), replica_labels=args.replica_label)
     said_s = time.monotonic()
     times = {"from_ms": from_ms, "until_ms": until_ms, "step_ms": step_ms}
     for piece in server.pieces(names, args.match, own_names, **times):
@@ -120,20 +118,17 @@ def _documents(path: str) -> Iterator[tuple[str, Any]]:
     with _opened(path) as file:
         for number, line in enumerate(file, 1):
             try:
-                document = json.loads(line) if line.strip() else None
+                # A first line that is no document begins the only one.
+                document = json.loads(line if line.strip() else "null")
             except ValueError as error:
-                if number > 1:
+                try:
+                    if number > 1:
+                        raise
+                    document = json.loads(line + file.read())
+                except ValueError:
                     raise InputError([f"{path}:{number}: is not JSON: {error}"]) from error
-                break
             if document is not None:
                 yield f"{path}:{number}", document
-        else:
-            return
-    with _opened(path) as file:
-        try:
-            yield path, json.load(file)
-        except ValueError as error:
-            raise InputError([f"{path}: is not JSON: {error}"]) from error
 
 
 def _token(path: str | None) -> str | None:

@@ -2,14 +2,18 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import InputError
 from kafka_quota_proxy.pipeline.rebalance import Load, Side, client_hours, client_quarters, loads, quietest_hour
 from kafka_quota_proxy.pipeline.report import duration, size
 from kafka_quota_proxy.pipeline.side_inputs import capacities, partition_sizes, reassignment_plan
+
+_BROKERS: Final = (
+    "broker", "side", "left_bytes", "incoming_byte_rate", "needed_byte_rate", "throttle", "hours", "left_for_clients",
+)  # fmt: skip
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -41,7 +45,7 @@ def execute(args: argparse.Namespace) -> int:
                 peaks[one.broker, one.kind] = max(peaks.get((one.broker, one.kind), 0.0), one.peak)
         needed = max((load.rate_to_end_in(args.window) for load in found), default=0.0)
         forecast = _Forecast(needed, args.window, peaks, known)
-        output.text("brokers.csv", forecast.table(found))
+        output.rows("brokers", _BROKERS, map(forecast.row, found))
     if not found:
         sys.stdout.write("nothing to copy: every replica of the plan is there already\n")
         return 0
@@ -53,7 +57,7 @@ def execute(args: argparse.Namespace) -> int:
         sys.stdout.write(f"clients use least from {first:02d}:00, {args.timezone}\n")
     sys.stdout.write(f"to end in {duration(args.window)}: --throttle {_whole_rate(needed)} ({size(needed)}/s)\n")
     if args.out is not None:
-        sys.stdout.write(f"{args.out}/brokers.csv\n")
+        sys.stdout.write(f"{args.out}/brokers\n")
     return 0
 
 
@@ -82,23 +86,19 @@ class _Forecast(NamedTuple):
             return f"{words}; clients lack {size(-left)}/s"
         return f"{words}; leaves clients {size(left)}/s more than they use"
 
-    def table(self, loads: Iterable[Load]) -> str:
-        """Return the text of the file brokers.csv, with a line for each broker that sends or receives copied data."""
-        lines = ["broker,side,left_bytes,incoming_byte_rate,needed_byte_rate,throttle,hours,left_for_clients"]
-        for load in loads:
-            left = self._left_for_clients(load)
-            columns = (
-                load.broker,
-                load.side.value,
-                load.left_bytes,
-                f"{load.incoming_rate:.0f}",
-                _whole_rate(load.rate_to_end_in(self.window_ms)),
-                _whole_rate(self.rate),
-                f"{load.time_ms(self.rate) / 3_600_000:.3f}",
-                "" if left is None else f"{left:.0f}",
-            )
-            lines.append(",".join(map(str, columns)))
-        return "\n".join(lines) + "\n"
+    def row(self, load: Load) -> tuple[object, ...]:
+        """Return the row of a broker in the table ``brokers``."""
+        left = self._left_for_clients(load)
+        return (
+            load.broker,
+            load.side.value,
+            load.left_bytes,
+            round(load.incoming_rate),
+            _whole_rate(load.rate_to_end_in(self.window_ms)),
+            _whole_rate(self.rate),
+            f"{load.time_ms(self.rate) / 3_600_000:.3f}",
+            None if left is None else round(left),
+        )
 
     def _left_for_clients(self, load: Load) -> float | None:
         """Return a broker's capacity minus the throttle and minus what clients use, in bytes per second.

@@ -20,7 +20,6 @@ def execute(args: argparse.Namespace) -> int:
         interval_ms=args.interval,
         start_ms=_START_MS,
         seed=args.seed,
-        skew=args.skew,
     )
     with running(args) as (spark, output):
         say(f"making up {cluster.intervals:,} intervals of {cluster.buckets:,} buckets")

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pandas as pd
 from pyspark.sql import functions as F
 
-from kafka_quota_proxy.config.model import ProxyConfig, Shaping
+from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.chargeback import owner_at
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
@@ -35,7 +35,7 @@ def execute(args: argparse.Namespace) -> int:
     """
     config = read_quotas(args.quotas)
     teams = owners(args.owners) if args.owners else None
-    quotas = CandidateQuotas(config=config, shaping=Shaping(args.shaping) if args.shaping else None)
+    quotas = CandidateQuotas(config=config)
     with running(args) as (spark, output):
         usage = usage_of(args, spark, output)
         used: pd.DataFrame = total_demand(usage.records).toPandas()

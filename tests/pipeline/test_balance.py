@@ -38,7 +38,7 @@ def test_shares_follow_demand() -> None:
 
 
 @pytest.mark.kafka
-def test_demand_is_from_the_end_of_the_log_by_bucket(spark: SparkSession) -> None:
+def test_demand_is_added_up_by_bucket(spark: SparkSession) -> None:
     rules = CandidateQuotas(
         config=ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=100.0),))
     )
@@ -47,14 +47,18 @@ def test_demand_is_from_the_end_of_the_log_by_bucket(spark: SparkSession) -> Non
     records = frame(spark, log)
 
     found = rows(
-        use_by_proxy(records, spark.createDataFrame(resolved(entities(records), rules)), last_ms=3_000), "proxy"
+        use_by_proxy(
+            records,
+            spark.createDataFrame(resolved(entities(records), rules)),
+        ),
+        "proxy",
     )
 
     assert [
         (row["proxy"], row["bucket_user"], row["bucket_client_id"], row["limit"], row["amount"]) for row in found
     ] == [
-        ("p1", "alice", "", 100.0, 3_000),
-        ("p2", "alice", "", 100.0, 3_000),
+        ("p1", "alice", "", 100.0, 10_000),
+        ("p2", "alice", "", 100.0, 10_000),
     ]
 
 
@@ -67,7 +71,7 @@ def test_collective_names_get_no_share(spark: SparkSession, name: str) -> None:
     )
     records = frame(spark, [record(client_id=name), record(user=name), record()])
 
-    found = rows(use_by_proxy(records, spark.createDataFrame(resolved(entities(records), rules)), last_ms=None))
+    found = rows(use_by_proxy(records, spark.createDataFrame(resolved(entities(records), rules))))
 
     assert [(row["bucket_user"], row["bucket_client_id"]) for row in found] == [("alice", "etl")]
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.pipeline.broker_capacity import Entity
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import (
@@ -17,13 +18,11 @@ from kafka_quota_proxy.pipeline.capacity import (
     broker_minutes,
     brokers,
     byte_usage,
-    config_of,
     entities,
     hours,
     minutes,
     oversubscription,
     percentiles,
-    quarter_hours,
     ramp,
     ramp_steps,
     rates,
@@ -34,7 +33,7 @@ from kafka_quota_proxy.pipeline.quota_comparison import InForce
 from kafka_quota_proxy.pipeline.record import BUCKET
 from kafka_quota_proxy.pipeline.replay import Replay
 from tests.pipeline.literal_replay import Demand, arrays
-from tests.pipeline.support import START_MS, frame, record, rows
+from tests.pipeline.support import frame, record, rows
 
 
 def test_hours_are_those_of_minutes(spark: SparkSession) -> None:
@@ -145,7 +144,8 @@ def test_no_client_is_throttled_under_the_limit_that_never_waits(
     peak = max(amount * 1_000 // interval_ms for amount in amounts) + 1
     one = suggested(kind=kind, peak=peak, part=max(amounts))
     one = one._replace(limit=max(1, one.never_waits))
-    replay = Replay(CandidateQuotas(config=config_of([one])).bucket(kind, "alice", "etl"))
+    config = ProxyConfig(listeners=(), quotas=tuple(rule for rule, _ in rules([one])))
+    replay = Replay(CandidateQuotas(config=config).bucket(kind, "alice", "etl"))
     replay.take(arrays(demands))
 
     (outcome,) = replay.end()
@@ -183,17 +183,6 @@ def test_an_entity_has_one_rule_for_both_kinds() -> None:
     assert (rule.user, rule.client_id) == ("alice", "etl")
     assert (rule.limits.get("producer_byte_rate"), rule.limits.get("consumer_byte_rate")) == (1_200.0, 7_000.0)
     assert why == "produce: delay, remark; fetch: percentile"
-
-
-def test_use_is_added_up_by_quarter_of_an_hour(spark: SparkSession) -> None:
-    log = [
-        record(at_s=at, amount=amount, client_id=name)
-        for at, amount, name in ((899, 1, "a"), (900, 2, "a"), (1_799, 4, "b"))
-    ]
-
-    found = rows(quarter_hours(broker_minutes(byte_usage(frame(spark, log)))), "quarter_ms")
-
-    assert [((row["quarter_ms"] - START_MS) // 1_000, row["amount"]) for row in found] == [(0, 1), (900, 6)]
 
 
 def test_the_last_limit_and_the_throttle_time_of_the_log_are_kept(spark: SparkSession) -> None:

@@ -9,7 +9,6 @@ from kafka_quota_proxy.pipeline.local_hours import (
     QUARTER_MS,
     DayHour,
     hours_of_day,
-    hours_of_week,
     quarters,
 )
 from tests.pipeline.support import START_MS
@@ -34,17 +33,6 @@ def office_hours(zone: ZoneInfo, from_ms: int, until_ms: int) -> dict[int, int]:
     return found
 
 
-def test_hours_without_records_are_the_quietest() -> None:
-    until_ms = START_MS + 2 * WEEK_MS
-    amounts = office_hours(UTC, START_MS, until_ms)
-
-    cells = hours_of_week(amounts, quarters(START_MS, until_ms, UTC))
-
-    assert len(cells) == 168
-    assert (cells[0, 8], cells[4, 19], cells[4, 20], cells[5, 12]) == (1, 1, 0, 0)
-    # The longest run without traffic is from Friday 20:00 to Monday 08:00.
-
-
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "Asia/Kolkata", "Australia/Lord_Howe", "America/St_Johns"])
 def test_office_hours_are_found_in_their_own_time_zone_over_changes_of_the_clock(zone: str) -> None:
     """In the five weeks, the clocks of Berlin, Lord Howe and St. John's change. Kolkata is half an hour off."""
@@ -52,12 +40,11 @@ def test_office_hours_are_found_in_their_own_time_zone_over_changes_of_the_clock
     from_ms, until_ms = at("2026-10-01T00:00", local), at("2026-11-05T00:00", local)
     amounts = office_hours(local, from_ms, until_ms)
 
-    cells = hours_of_week(amounts, quarters(from_ms, until_ms, local))
+    found = hours_of_day(amounts, quarters(from_ms, until_ms, local))
 
-    assert {place for place, rate in cells.items() if rate} == {
-        (day, hour) for day in range(5) for hour in range(8, 20)
-    }
-    assert set(cells.values()) == {0.0, 1.0}
+    # Of 35 days, 25 are from Monday to Friday.
+    used = {hour: (rate.peak, round(35 * rate.mean, 6)) for hour, rate in found.items() if rate.peak}
+    assert used == dict.fromkeys(range(8, 20), (1, 25))
 
 
 def test_an_hour_that_occurs_twice_counts_twice_and_one_left_out_does_not_count() -> None:
@@ -88,10 +75,10 @@ def test_only_the_covered_part_of_the_first_and_the_last_hour_counts() -> None:
     from_ms, until_ms = START_MS + 50 * 60_000, START_MS + HOUR_MS + 5 * 60_000
 
     covered = quarters(from_ms, until_ms, UTC)
-    cells = hours_of_week({START_MS + 3 * QUARTER_MS: 600, START_MS + HOUR_MS: 300}, covered)
+    found = hours_of_day({START_MS + 3 * QUARTER_MS: 600, START_MS + HOUR_MS: 300}, covered)
 
     assert sum(one.covered_ms for one in covered) == until_ms - from_ms
-    assert cells == {(0, 0): 1, (0, 1): 1}
+    assert {hour: rate.mean for hour, rate in found.items()} == {0: 1, 1: 1}
 
 
 def test_quarters_are_in_order_and_have_the_local_day() -> None:

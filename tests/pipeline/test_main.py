@@ -422,10 +422,10 @@ def test_the_throttle_with_which_a_reassignment_ends_in_its_window(
     assert "clients use least from 01:00, UTC" in ends
     assert "the log covers too few hours of the day to tell when clients use least" in longer
     assert "broker 1 sends 36 GB: needs 5.33 MB/s; at 5.33 MB/s it ends in 3 h\n" in longer
-    assert ends.endswith(f"\n{tmp_path}/night/brokers.csv\n")
-    assert (tmp_path / "night" / "brokers.csv").is_file()
+    assert ends.endswith(f"\n{tmp_path}/night/brokers\n")
+    assert table(str(tmp_path / "night"), "brokers")[0]["throttle"] == "12000000"
     # Without --out the command only prints, and writes no file.
-    assert "brokers.csv" not in longer
+    assert "brokers\n" not in longer
     assert list((tmp_path / "tmp").iterdir()) == []
 
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kafka_quota_proxy.pipeline.plots import heat_map, rate_over_time
+from kafka_quota_proxy.pipeline.plots import rate_over_time
 from tests.pipeline.support import START_MS
 
 HOUR_MS = 3_600_000
@@ -18,7 +18,7 @@ def words(svg: str) -> list[str]:
 
 PLOTS = {
     "rate": lambda: rate_over_time(START_MS, HOUR_MS, [1e6, None, 5e6] * 20, 2e6),
-    "heat map": lambda: heat_map({(0, 0): 1e6, (6, 23): 5e6}),
+    "rate without a limit": lambda: rate_over_time(START_MS, HOUR_MS, [1e6, None], None),
 }
 
 
@@ -65,12 +65,3 @@ def test_a_rate_of_years_has_as_many_points_as_a_plot_shows_and_its_highest() ->
 @pytest.mark.parametrize("rates", [[], [None], [0.0], [5e-324], [9e18]])
 def test_extreme_rates_give_a_plot(rates: list[float | None]) -> None:
     assert "0" in words(rate_over_time(START_MS, HOUR_MS, rates, None))
-
-
-def test_an_hour_without_records_has_no_tile() -> None:
-    cells = {(day, hour): 1e6 for day in range(7) for hour in range(24)}
-    whole = heat_map(cells).count("<path")
-
-    del cells[3, 4]
-
-    assert heat_map(cells).count("<path") == whole - 1

@@ -70,26 +70,18 @@ def capacity_report() -> str:
             for key in ENTITY_KEYS[:6]
             for at in range(24 * 14)
         ],
-        seasons=[
-            {"kind": kind, "weekday": day, "hour": hour, "rate": 1e8 * chance.random()}
-            for kind in ("produce", "fetch")
-            for day in range(7)
-            for hour in range(24)
-        ],
         brokers=[
             {"proxy": f"proxy-{broker}", "broker": broker, "kind": kind, "peak": 4e8 * chance.random(), "limits": 9e8,
              "current": 7e8, "capacity": 3e8, "oversubscription": 3.0}
             for broker in range(12)
             for kind in ("produce", "fetch")
         ],
-        amounts={key: int(1e12 * chance.random()) for key in ENTITY_KEYS},
         throttled={key: waited(chance) for key in ENTITY_KEYS},
         log="From 12,345,678 records, 60.4 TB from 2026-09-07 00:00 to 2026-09-21 00:00 UTC.",
         warnings=["broker 1 (produce) cannot bear what its clients need: limits of 9 GB/s, 12 times its capacity"],
         notes=["17 bad lines were ignored: see quarantine/", *(f"No limit for {label('', name)}." for name in HOSTILE)],
         percentile=99.0,
         bounds=Bounds(0.01, 30_000),
-        timezone="Europe/Berlin",
         quotas="# <quotas>\nquotas: []\n",
         in_force={key: InForce(key[1:], 1e5 * chance.randrange(1, 900)) for key in ENTITY_KEYS[::2]},
         states={key: chance.choice(STATES) if key in limited else NO_LIMIT for key in ENTITY_KEYS},

@@ -18,7 +18,6 @@ from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import byte_usage, entities, hours, minutes, percentiles, rates
 from kafka_quota_proxy.pipeline.record import ENTITY, RECORD
-from kafka_quota_proxy.pipeline.simulate import SimulatedCluster
 from kafka_quota_proxy.pipeline.whatif import LogReplay, outcomes, resolved, total_demand
 from tests.pipeline.conftest import CONF
 from tests.pipeline.spark_work import spent
@@ -109,15 +108,21 @@ def test_time_grows_no_faster_than_records_and_memory_and_spilling_are_bounded(t
 
 
 def taken(directory: Path, *, skew: bool) -> Run:
-    """Simulate a log of about ``SKEWED_ROWS`` records, and return the cost of ``capacity`` on that log."""
-    cluster = SimulatedCluster(entities=20, brokers=1, days=1, interval_ms=1_000, start_ms=START_MS, seed=1, skew=skew)
-    in_an_interval = 2 if skew else cluster.buckets
-    days = SKEWED_ROWS / in_an_interval / 86_400
-    usage, plan = str(directory / "usage"), str(directory / "plan")
-    words = ["--entities", "20", "--brokers", "1", "--interval", "1s", "--days", f"{days:.6f}", "--format", "parquet"]
-    run(["simulate", "--out", usage, *words, *(["--skew"] if skew else [])], events=directory / "simulate")
+    """Simulate a log of about ``SKEWED_ROWS`` records, and return the cost of ``capacity`` on that log.
+
+    With ``skew``, the first client has as many records as all 20 together: it has one each second, and the others have
+    one in 20 seconds.
+    """
+    usage, plan = directory / "usage", str(directory / "plan")
+    each_second = {"20": 40, "1": 2}  # records by the number of entities
+    logs = [("1", 1), ("20", 20)] if skew else [("20", 1)]
+    days = SKEWED_ROWS / sum(each_second[count] / seconds for count, seconds in logs) / 86_400
+    for count, seconds in logs:
+        words = ["--entities", count, "--brokers", "1", "--interval", f"{seconds}s", "--days", f"{days:.6f}"]
+        out = ["--format", "parquet", "--out", str(usage / count)]
+        run(["simulate", *words, *out], events=directory / f"simulate-{count}")
     memory = ["--conf", "spark.driver.memory=1g"]
-    return run(["capacity", "--usage", usage, "--out", plan, *memory], events=directory / "capacity")
+    return run(["capacity", "--usage", str(usage), "--out", plan, *memory], events=directory / "capacity")
 
 
 @pytest.mark.pipeline

@@ -46,20 +46,20 @@ def test_series_that_differ_in_a_replica_label_are_of_one_broker(label: str) -> 
 
 def test_node_ids_are_given_or_labelled_or_numbers() -> None:
     """A label that tells brokers apart counts more than a node id for the whole instance."""
-    brokers = ScrapedBrokers({"jmx:1": 9, 'jmx:1{broker="3"}': 8, "c:1": 7, "d:1": 6}, instances=["b:1", "c:1", "e:1"])
+    brokers = ScrapedBrokers({"jmx:1": 9, 'jmx:1{broker="3"}': 8, "c:1": 7, "d:1": 6})
 
     names(brokers, scraped(broker="3"), scraped(broker="0"), scraped("c:1", broker="5"), scraped("e:1"))
     names(brokers, scraped("a:1"), scraped("b:1", broker="2"))
 
     assert brokers.node_ids == {
-        'jmx:1{broker="3"}': 8, 'jmx:1{broker="0"}': 0, "c:1": 7, "e:1": 2, "a:1": 1, "b:1": 2,
+        'jmx:1{broker="3"}': 8, 'jmx:1{broker="0"}': 0, "c:1": 7, "e:1": 1, "a:1": 3, "b:1": 2,
     }  # fmt: skip
     assert brokers.numbered == {"e:1", "a:1"}
 
 
 def test_what_is_learnt_later_holds_from_then_on() -> None:
     """The pieces of a server's answer come one after the other."""
-    brokers = ScrapedBrokers({}, instances=["jmx:1"])
+    brokers = ScrapedBrokers({})
 
     first = names(brokers, scraped(node="a"))
     second = names(brokers, scraped(node="a"), scraped(node="b"))

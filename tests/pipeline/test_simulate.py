@@ -12,7 +12,7 @@ from kafka_quota_proxy.pipeline.record import COLUMNS, REQUIRED
 from kafka_quota_proxy.pipeline.simulate import SimulatedCluster, simulated
 from tests.pipeline.support import START_MS
 
-CLUSTER = SimulatedCluster(entities=8, brokers=2, days=14, interval_ms=3_600_000, start_ms=START_MS, seed=1, skew=False)
+CLUSTER = SimulatedCluster(entities=8, brokers=2, days=14, interval_ms=3_600_000, start_ms=START_MS, seed=1)
 
 
 @pytest.mark.kafka
@@ -51,12 +51,3 @@ def test_simulated_days_and_weeks_differ_and_clients_appear_and_disappear(spark:
     assert by_client["app-0001"] == (START_MS, last_ms)
     assert by_client["app-0006"][0] > START_MS + 3 * 86_400_000
     assert by_client["app-0007"][1] < last_ms - 3 * 86_400_000
-
-
-def test_a_skewed_cluster_has_one_client_with_half_of_all_records(spark: SparkSession) -> None:
-    records = simulated(spark, replace(CLUSTER, skew=True, interval_ms=600_000))
-
-    share = records.agg(F.avg((F.col("client_id") == "app-0001").cast("int"))).first()
-
-    assert share is not None
-    assert share[0] == pytest.approx(0.55, abs=0.06)

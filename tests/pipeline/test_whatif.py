@@ -188,7 +188,7 @@ def test_the_outcome_has_all_of_the_demand(spark: SparkSession) -> None:
 @pytest.mark.kafka
 def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
     records = frame(spark, load(30))
-    even = CandidateQuotas(config=quotas(ETL).config, shaping=Shaping.PACED)
+    even = CandidateQuotas(config=replace(quotas(ETL).config, shaping=Shaping.PACED))
     waits = {}
     for name, given in (("sampled", quotas(ETL)), ("paced", even)):
         (row,) = Forecast(records, given).outcomes()

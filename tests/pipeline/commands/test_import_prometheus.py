@@ -169,7 +169,7 @@ def test_labels_of_a_server_name_brokers(tmp_path: Path, capsys: pytest.CaptureF
             2,
             "answer:1: Prometheus answered with an error: timeout",
         ),
-        ("a: 1\n", 2, "answer: is not JSON"),
+        ("a: 1\n", 2, "answer:1: is not JSON"),
         (json.dumps(answer()) + "\n{\n", 2, "answer:2: is not JSON"),
     ],
 )
