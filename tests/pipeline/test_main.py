@@ -100,7 +100,6 @@ def test_required_arguments_suffice(line: str) -> None:
     [
         (["simulate", "--out", "x", "--days", "0"], "number of days above 0"),
         (["simulate", "--out", "x", "--interval", "10"], "has no unit"),
-        (["simulate", "--out", "x", "--start", "tomorrow"], "is not a day"),
         (["simulate", "--out", "x", "--conf", "memory"], "is not KEY=VALUE"),
         (["import", "--out", "x"], "argument SOURCE: invalid choice"),
         (["import", "prometheus", "--out", "x"], "one of the arguments --url --file is required"),
