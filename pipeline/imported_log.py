@@ -1,4 +1,4 @@
-"""Writes imported records as a usage log, a Parquet file in a local directory, without Java.
+"""Writes imported records as a usage log, a Parquet file in a local directory, without Spark.
 
 The directory appears complete or not at all, and a second import replaces it, as in ``staging``.
 """
@@ -9,15 +9,35 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.file_system import staged_directory
 from kafka_quota_proxy.pipeline.rate_samples import ImportedRecord
-from kafka_quota_proxy.pipeline.record import RECORD
 
-SCHEMA: Final = to_arrow_schema(RECORD)
+# The columns of ``record.RECORD``, which would load Spark.
+SCHEMA: Final = pa.schema(
+    [
+        ("start_ms", pa.int64()),
+        ("interval_ms", pa.int64()),
+        ("proxy", pa.string()),
+        ("broker", pa.int32()),
+        ("kind", pa.string()),
+        ("user", pa.string()),
+        ("client_id", pa.string()),
+        ("listener", pa.string()),
+        ("rule_user", pa.string()),
+        ("rule_client_id", pa.string()),
+        ("limit", pa.float64()),
+        ("amount", pa.int64()),
+        ("requests", pa.int64()),
+        ("throttled_requests", pa.int64()),
+        ("throttle_time_ms", pa.int64()),
+        ("enforced", pa.bool_()),
+        ("connections", pa.int64()),
+        ("resolution_ms", pa.int64()),
+    ]
+)
 # A group of rows is in memory until it is written.
 _ROWS_AT_ONCE: Final = 100_000
 

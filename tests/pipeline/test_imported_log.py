@@ -5,12 +5,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.testing import assertDataFrameEqual
 
 from kafka_quota_proxy.pipeline import imported_log as module
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.imported_log import imported_log
+from kafka_quota_proxy.pipeline.imported_log import SCHEMA, imported_log
 from kafka_quota_proxy.pipeline.rate_samples import ImportedRecord, SampledBucket
+from kafka_quota_proxy.pipeline.record import RECORD
 from kafka_quota_proxy.pipeline.usage_reader import read
 from kafka_quota_proxy.pipeline.writing import Output
 from tests.pipeline.support import START_MS, frame, record
@@ -20,6 +22,12 @@ BUCKET = SampledBucket("kafka-1:9404", "produce", "alice", "etl")
 
 def imported(at_s: int, *, amount: int = 5, throttle_time_ms: int = 0) -> ImportedRecord:
     return ImportedRecord(START_MS + at_s * 1_000, 60_000, BUCKET, amount, throttle_time_ms, 60_000)
+
+
+def test_the_columns_are_those_of_a_record() -> None:
+    expected = to_arrow_schema(RECORD)
+
+    assert [(field.name, field.type) for field in SCHEMA] == [(field.name, field.type) for field in expected]
 
 
 def test_an_imported_log_is_read_as_a_log(spark: SparkSession, output: Output, tmp_path: Path) -> None:
