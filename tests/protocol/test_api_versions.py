@@ -1,4 +1,4 @@
-"""Tests how the versions that a broker advertises are limited. kio and aiokafka read the result."""
+"""Tests how the versions that a broker advertises are limited. kio reads the result."""
 
 import struct
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from kafka_quota_proxy.protocol.api_versions import (
 )
 from kafka_quota_proxy.protocol.errors import MalformedLength, ProtocolError, TrailingBytes, Truncated
 from kafka_quota_proxy.protocol.primitives import write_uvarint
-from tests.protocol.support import kafka_python_messages, kio_messages
+from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
 from tests.support.cases import FEW_EXAMPLES, each_case
 
@@ -62,19 +62,6 @@ def test_only_highest_versions_above_the_ceilings_change(version: int, tagged: b
 
     assert advertised(limited, version) == LIMITED
     assert changed_bytes(frame, limited) == 2
-
-
-@pytest.mark.parametrize("version", range(NEWEST_OF_KIO + 1))
-def test_versions_of_a_kafka_python_response_are_limited(version: int) -> None:
-    cls = next(cls for cls, _ in kafka_python_messages.messages("response") if cls.API_KEY == API_VERSIONS)
-    entry = cls.fields["api_keys"].data_class
-    entries = [entry(version=version, api_key=key, min_version=low, max_version=high) for key, low, high in BROKER]
-    message = kafka_python_messages.example(cls, version, {"error_code": 0, "api_keys": entries})
-
-    limited = limit_versions(kafka_python_messages.response_frame(message), version)
-
-    read = cls.decode(limited, version=version, header=True, framed=True)
-    assert [(e.api_key, e.min_version, e.max_version) for e in read.api_keys] == LIMITED
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -170,18 +157,6 @@ def test_error_response_gets_no_own_versions(version: int) -> None:
     assert advertise_versions(frame, version, OWN) == frame
 
 
-@pytest.mark.parametrize("version", [*VERSIONS, 99])
-@FEW_EXAMPLES
-@given(frame=st.binary(max_size=60))
-def test_any_bytes_get_own_versions_or_an_error(version: int, frame: bytes) -> None:
-    try:
-        more = advertise_versions(frame, version, OWN)
-    except ProtocolError:
-        return
-    assert len(more) >= len(frame)
-    assert advertise_versions(more, version, OWN) == more
-
-
 @each_case("version", [0, 1, 3, 4, 5, 99])
 @each_case("entries", [[], [(18, 0, 4)], BROKER])
 def test_unsupported_version_is_read_in_v0_layout(version: int, entries: list[tuple[int, int, int]]) -> None:
@@ -232,17 +207,6 @@ def test_a_response_cut_anywhere_is_refused(version: int) -> None:
     for size in range(len(frame)):
         with pytest.raises(ProtocolError):
             limit_versions(frame[:size], version)
-
-
-@pytest.mark.parametrize("version", [*VERSIONS, 5, 99])
-@FEW_EXAMPLES
-@given(frame=st.binary(max_size=60))
-def test_any_bytes_give_as_many_bytes_or_an_error(version: int, frame: bytes) -> None:
-    try:
-        limited = limit_versions(frame, version)
-    except ProtocolError:
-        return
-    assert len(limited) == len(frame)
 
 
 def test_ceilings_are_the_readable_versions() -> None:

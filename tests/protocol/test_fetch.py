@@ -1,19 +1,17 @@
-"""Tests how Fetch requests and responses are read, against three codecs."""
+"""Tests how Fetch requests and responses are read, against two codecs."""
 
 import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.errors import FrameTooSmall, MalformedLength, ProtocolError, TrailingBytes, Truncated
 from kafka_quota_proxy.protocol.fetch import UNLIMITED_BYTES, FetchLimits, charged_bytes, read_limits, read_replica_id
 from kafka_quota_proxy.protocol.primitives import write_uvarint
 from kafka_quota_proxy.protocol.throttle_time import front_throttle_time_offset
-from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
+from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
-from tests.support.cases import FEW_EXAMPLES, each_case
+from tests.support.cases import each_case
 
 FETCH = 1
 KIO_VERSIONS = range(4, 19)
@@ -59,25 +57,12 @@ def assert_limits_read_once_complete(body: bytes, version: int) -> None:
     assert shifted[2:] == limits[2:]
 
 
-@each_case("version", KIO_VERSIONS)
-@each_case("tagged", [True, False])
-def test_limits_of_kio_are_read_at_each_length(version: int, tagged: bool) -> None:
-    assert_limits_read_once_complete(kio_messages.encode(kio_request(version, tagged=tagged)), version)
-
-
 @each_case("cls, version", KAFKA_PYTHON["request"])
 def test_limits_of_kafka_python_are_read_at_each_length(cls: Untyped, version: int) -> None:
     values = {"min_bytes": MIN_BYTES, "max_bytes": MAX_BYTES} if version >= 3 else {"min_bytes": MIN_BYTES}
     message = kafka_python_messages.example(cls, version, values)
 
     assert_limits_read_once_complete(message.encode(), version)
-
-
-@each_case("cls", [cls for cls in aiokafka_messages.requests() if cls.API_KEY == FETCH])
-def test_limits_of_aiokafka_are_read_at_each_length(cls: Untyped) -> None:
-    message = aiokafka_messages.example(cls, {"min_bytes": MIN_BYTES, "max_bytes": MAX_BYTES})
-
-    assert_limits_read_once_complete(message.encode(), cls.API_VERSION)
 
 
 @each_case("version", range(20))
@@ -107,21 +92,6 @@ def test_the_replica_id_of_kio_is_read(version: int, replica_id: int, tagged: bo
 
     assert read_replica_id(body, 0, len(body), version) == replica_id
     assert read_replica_id(b"before" + body + b"\x07after", 6, 6 + len(body), version) == replica_id
-
-
-@each_case("cls, version", KAFKA_PYTHON["request"])
-def test_the_replica_id_of_kafka_python_is_read(cls: Untyped, version: int) -> None:
-    # Each integer of the example is 3, and so is the replica_id.
-    body = bytes(kafka_python_messages.example(cls, version).encode())
-
-    assert read_replica_id(body, 0, len(body), version) == 3
-
-
-@each_case("cls", [cls for cls in aiokafka_messages.requests() if cls.API_KEY == FETCH])
-def test_the_replica_id_of_aiokafka_is_read(cls: Untyped) -> None:
-    body = aiokafka_messages.example(cls, {"replica_id": 5}).encode()
-
-    assert read_replica_id(body, 0, len(body), cls.API_VERSION) == 5
 
 
 REPLICA_STATE = b"\x01\x0d" + struct.pack(">iqb", 4, 9, 0)
@@ -190,22 +160,6 @@ def test_a_request_of_four_billion_elements_fails_at_once(counts: bytes, error: 
         read_replica_id(body, 0, len(body), 15)
 
 
-@pytest.mark.parametrize("version", range(20))
-@FEW_EXAMPLES
-@given(data=st.binary(max_size=120), offset=st.integers(0, 20), end=st.integers(0, 140))
-def test_any_request_gives_values_or_none_or_an_error(version: int, data: bytes, offset: int, end: int) -> None:
-    try:
-        limits = read_limits(data, offset, version, end=end)
-    except ProtocolError:
-        limits = None
-    if limits is not None:
-        assert offset <= limits.min_bytes_offset < min(len(data), end) - 3
-    try:
-        assert -(2**31) <= read_replica_id(data, offset, end, version) < 2**31
-    except ProtocolError:
-        return
-
-
 def _throttle_time_offset(data: bytes, offset: int, version: int) -> int | None:
     return front_throttle_time_offset(data, offset, FETCH, version)
 
@@ -221,13 +175,6 @@ def assert_throttle_field_read_once_complete(frame: bytes, version: int) -> None
         expected = offset if size >= offset + 4 else None
         assert _throttle_time_offset(frame[:size], 0, version) == expected
     assert _throttle_time_offset(b"before" + frame, 6, version) == offset + 6
-
-
-@each_case("cls", aiokafka_messages.responses(FETCH))
-def test_the_throttle_field_of_aiokafka_is_found_at_each_length(cls: Untyped) -> None:
-    message = aiokafka_messages.example(cls, {"throttle_time_ms": THROTTLE_TIME_MS})
-
-    assert_throttle_field_read_once_complete(aiokafka_messages.response_frame(message), cls.API_VERSION)
 
 
 @pytest.mark.parametrize("version", [12, 17, 18, 19])
@@ -249,29 +196,6 @@ def test_a_throttle_field_beyond_its_frame_is_refused(version: int, payload: byt
         _throttle_time_offset(frame + bytes(99), 0, version)
     with pytest.raises(FrameTooSmall):
         _throttle_time_offset(frame, 0, version)
-
-
-@pytest.mark.parametrize("version", range(20))
-@FEW_EXAMPLES
-@given(data=st.binary(max_size=40), offset=st.integers(0, 40))
-def test_any_response_gives_an_offset_or_none_or_an_error(version: int, data: bytes, offset: int) -> None:
-    try:
-        found = _throttle_time_offset(data, offset, version)
-    except ProtocolError:
-        return
-    assert (found == -1) == (version == 0)
-    if found is not None and version:
-        assert offset + 8 <= found <= len(data) - 4
-
-
-@each_case("version", KIO_VERSIONS)
-@each_case("array_length", [0, 1, 3])
-def test_response_is_charged_its_size_field_and_its_body(version: int, array_length: int) -> None:
-    """As in Kafka's ``FetchResponse.sizeOf``, the header is not charged."""
-    message = kio_messages.example(kio_messages.response_class(FETCH, version), array_length=array_length, tagged=False)
-    frame = kio_messages.response_frame(message)
-
-    assert charged_bytes(len(frame) - 4, version) == 4 + len(kio_messages.encode(message))
 
 
 @pytest.mark.parametrize(("version", "charge"), [(0, 8), (1, 12), (6, 12), (7, 18), (11, 18), (12, 16), (17, 16)])

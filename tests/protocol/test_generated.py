@@ -6,8 +6,7 @@ from random import Random
 from struct import unpack_from
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 from kio.schema.errors import ErrorCode
 
 from kafka_quota_proxy.protocol import fetch, node_endpoints, produce, sasl, share_fetch
@@ -291,18 +290,3 @@ def _advertised_address(one: Untyped, id_name: str, api_key: int) -> tuple[int, 
 
 
 # -- logins
-
-
-@given(mechanism=st.text(max_size=40), token=st.binary(max_size=300), client_id=st.text(max_size=40))
-def test_logins_of_both_codecs_are_read(mechanism: str, token: bytes, client_id: str) -> None:
-    classes = {(cls.API_KEY, version): cls for cls, version in kafka_python_messages.messages("request")}
-    for api_key, values in ((17, {"mechanism": mechanism}), (36, {"auth_bytes": token})):
-        for version in range(2 if api_key == 17 else 3):
-            message = kio_messages.example(kio_messages.request_class(api_key, version), values)
-            frame = kio_messages.request_frame(message, client_id=client_id)
-            other = kafka_python_messages.example(classes[api_key, version], version, values)
-            assert kafka_python_messages.request_frame(other, client_id=client_id) == frame
-
-            head = read_request_head(frame, 0, LIMIT)
-            assert head is not None
-            _check_body(frame, head, values)

@@ -1,4 +1,4 @@
-"""Tests how the size and the header of a frame are read, against three other codecs."""
+"""Tests how the size and the header of a frame are read, against two other codecs."""
 
 import struct
 from typing import Any
@@ -18,7 +18,7 @@ from kafka_quota_proxy.protocol.header import (
     read_request_head,
 )
 from kafka_quota_proxy.protocol.primitives import write_uvarint
-from tests.protocol.support import aiokafka_messages, kafka_python_messages, kio_messages
+from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
 from tests.support.cases import each_case
 
@@ -51,19 +51,6 @@ def assert_read_once_complete(frame: bytes, head: RequestHead) -> None:
         assert read_request_head(frame[:size], 0, LIMIT) == (head if size >= head.body else None), size
 
 
-@each_case("api_key, version", kio_messages.api_versions())
-@each_case("client_id", ["etl", "", None, "żółw" * 1_000])
-def test_request_of_kio_is_read_once_its_header_is_complete(api_key: int, version: int, client_id: str | None) -> None:
-    message = kio_messages.example(kio_messages.request_class(api_key, version))
-    frame = kio_messages.request_frame(message, correlation_id=-7, client_id=client_id)
-    body = kio_messages.encode(message)
-
-    head = read_request_head(frame, 0, LIMIT)
-
-    assert head == expected(api_key, version, frame, body, (client_id or "").encode())
-    assert read_request_head(b"before" + frame + frame, 6, LIMIT) == head._replace(body=head.body + 6)
-
-
 @each_case("cls, version", kafka_python_messages.messages("request"))
 @each_case("client_id", ["etl", "", None])
 def test_a_request_of_kafka_python_is_read_at_each_length(cls: Untyped, version: int, client_id: str | None) -> None:
@@ -72,14 +59,6 @@ def test_a_request_of_kafka_python_is_read_at_each_length(cls: Untyped, version:
 
     body, name = message.encode(), (client_id or "").encode()
     assert_read_once_complete(frame, expected(cls.API_KEY, version, frame, body, name))
-
-
-@each_case("cls", aiokafka_messages.requests())
-def test_a_request_of_aiokafka_is_read_at_each_length(cls: Untyped) -> None:
-    message = aiokafka_messages.example(cls)
-    frame = aiokafka_messages.request_frame(message, correlation_id=-7)
-
-    assert_read_once_complete(frame, expected(cls.API_KEY, cls.API_VERSION, frame, message.encode(), b"etl"))
 
 
 @each_case("api_key, version", [(k, v) for k, v in kio_messages.api_versions() if is_flexible(k, v)])
@@ -209,19 +188,6 @@ def test_header_with_too_many_tags_is_refused_at_once() -> None:
     assert read_request_head(few, 0, LIMIT) is not None
     with pytest.raises(HeadTooLong):
         read_request_head(many, 0, LIMIT)
-
-
-@given(frame=st.binary(max_size=80), offset=st.integers(0, 4), small=st.booleans())
-def test_any_bytes_give_a_head_within_the_frame_or_none_or_an_error(frame: bytes, offset: int, small: bool) -> None:
-    # Most random sizes are invalid. With a small size, the rest of the head is read too.
-    data = bytes(offset) + (len(frame).to_bytes(4, "big") if small else b"") + frame
-    try:
-        head = read_request_head(data, offset, LIMIT)
-    except ProtocolError:
-        return
-    if head is not None:
-        assert offset < head.body <= min(len(data), offset + 4 + head.size_bytes)
-        assert head.client_id in data
 
 
 @given(data=st.data())

@@ -1,7 +1,6 @@
 """Tests that node_endpoints are replaced in a whole frame, and hidden in a frame that arrives in pieces."""
 
 import uuid
-from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Final
@@ -235,32 +234,6 @@ def test_small_pieces_of_a_field_are_not_parsed_one_by_one(monkeypatch: pytest.M
 
     _assert_hidden(after, message)
     assert sum(read) < 4 * len(frame)
-
-
-@given(st.sampled_from(VERSIONS), st.binary(max_size=300), st.lists(st.integers(0, 300)))
-def test_any_bytes_give_as_many_bytes_or_a_protocol_error(api: tuple[int, int], body: bytes, cuts: list[int]) -> None:
-    frame = len(body).to_bytes(4, "big") + body
-    with suppress(ProtocolError):
-        assert len(_streamed(frame, *api, cuts)) <= len(frame)
-    try:
-        found = find_endpoints(frame, *api)
-    except ProtocolError:
-        return
-    after = _replaced(frame, *api)
-    assert int.from_bytes(after[:4], "big") == len(after) - 4
-    assert found is not None or after == frame
-
-
-@given(st.sampled_from(VERSIONS), st.data())
-def test_one_wrong_byte_gives_an_answer_or_a_protocol_error(api: tuple[int, int], data: st.DataObject) -> None:
-    frame = bytearray(kio_messages.response_frame(_response(*api, [(3, "host", 9092, "rack")], records=b"records")))
-    at = data.draw(st.integers(4, len(frame) - 1))
-    frame[at] = data.draw(st.integers(0, 255))
-    try:
-        after = _replaced(bytes(frame), *api)
-    except ProtocolError:
-        return
-    assert int.from_bytes(after[:4], "big") == len(after) - 4
 
 
 def test_unknown_tags_are_kept_next_to_endpoints() -> None:

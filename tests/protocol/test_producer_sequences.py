@@ -54,12 +54,6 @@ def test_idempotent_batches_are_read(version: int) -> None:
     ]
 
 
-def test_batches_of_each_topic_are_read() -> None:
-    frame = produce(9, one=(record_batch(7, 0, 1),), two=(record_batch(7, 0, 2),))
-
-    assert [(batch.topic, batch.base_sequence) for batch in read_producer_batches(frame)] == [(b"one", 1), (b"two", 2)]
-
-
 def test_records_of_an_older_format_have_no_sequence() -> None:
     builder = LegacyRecordBatchBuilder(1, 0, 10_000)
     builder.append(0, timestamp=1, key=b"key", value=bytes(100))

@@ -194,8 +194,3 @@ def test_any_bytes_give_a_header_or_none_or_an_error(start: bytes, rest: bytes) 
     else:
         assert 0 < header.size_bytes <= min(len(data), MAX_HEADER_BYTES)
         assert read_proxy_header(data[: header.size_bytes]) == header
-
-
-def test_a_scope_is_not_part_of_an_address() -> None:
-    with pytest.raises(MalformedProxyHeader):
-        read_proxy_header(b"PROXY TCP6 fe80::1%eth0 ::1 1 2\r\n")

@@ -4,16 +4,12 @@ import struct
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kio.serial import entity_reader
 
-from kafka_quota_proxy.protocol.errors import FrameTooSmall, MalformedLength, ProtocolError
+from kafka_quota_proxy.protocol.errors import FrameTooSmall, MalformedLength
 from kafka_quota_proxy.protocol.fetch import FetchLimits
 from kafka_quota_proxy.protocol.share_fetch import charged_bytes, read_limits, without_records
-from kafka_quota_proxy.protocol.throttle_time import front_throttle_time_offset
 from tests.protocol.support import kio_messages
-from tests.support.cases import FEW_EXAMPLES, each_case
 
 SHARE_FETCH = 78
 VERSIONS = range(3)
@@ -51,18 +47,6 @@ def test_limits_are_read_as_soon_as_they_arrive(version: int) -> None:
     assert shifted == FetchLimits(at + 2, at + 6, MAX_WAIT_MS, MIN_BYTES, MAX_BYTES)
 
 
-@each_case("version", KIO_VERSIONS)
-@each_case("group_id", [None, "", "ü" * 200])
-@each_case("member_id", [None, "m" * 22])
-def test_limits_follow_names_of_any_length(version: int, group_id: str | None, member_id: str | None) -> None:
-    body = request_body(version, group_id=group_id, member_id=member_id)
-
-    limits = read_limits(body, 0, version, end=len(body))
-
-    assert limits is not None
-    assert limits[2:] == (MAX_WAIT_MS, MIN_BYTES, MAX_BYTES)
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_limits_are_not_read_from_the_next_frame(version: int) -> None:
     body = request_body(version)
@@ -79,20 +63,6 @@ def test_limits_are_not_read_from_the_next_frame(version: int) -> None:
 def test_group_name_longer_than_kafka_allows_is_refused() -> None:
     with pytest.raises(MalformedLength):
         read_limits(b"\x81\x80\x02" + bytes(99), 0, 2)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@FEW_EXAMPLES
-@given(data=st.binary(max_size=80), offset=st.integers(0, 20), end=st.integers(0, 100))
-def test_any_request_gives_limits_or_none_or_an_error(version: int, data: bytes, offset: int, end: int) -> None:
-    try:
-        limits = read_limits(data, offset, version, end=end)
-    except ProtocolError:
-        return
-    if limits is not None:
-        assert offset < limits.min_bytes_offset <= min(len(data), end) - 8
-    else:
-        assert end > len(data)
 
 
 @pytest.mark.parametrize("version", KIO_VERSIONS)
@@ -130,18 +100,3 @@ def test_a_response_is_charged_four_bytes_and_its_body(version: int, array_lengt
     frame = kio_messages.response_frame(message)
 
     assert charged_bytes(len(frame) - 4) == 4 + len(kio_messages.encode(message))
-
-
-@pytest.mark.parametrize("version", KIO_VERSIONS)
-def test_the_throttle_field_is_found_at_each_length(version: int) -> None:
-    message = kio_messages.example(
-        kio_messages.response_class(SHARE_FETCH, version), {"throttle_time": kio_messages.milliseconds(MAX_BYTES)}
-    )
-    frame = kio_messages.response_frame(message)
-
-    offset = front_throttle_time_offset(frame, 0, SHARE_FETCH, version)
-
-    assert offset == frame.index(MAX_BYTES.to_bytes(4, "big"))
-    for size in range(len(frame)):
-        found = front_throttle_time_offset(frame[:size], 0, SHARE_FETCH, version)
-        assert found == (offset if size >= offset + 4 else None)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from random import Random
-from struct import pack
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
 from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
-from kafka_quota_proxy.protocol.errors import ProtocolError, TooManyElements
+from kafka_quota_proxy.protocol.errors import TooManyElements
 from kafka_quota_proxy.protocol.primitives import framed, written_count
 from kafka_quota_proxy.protocol.topic_mutations import (
     FIRST_REFUSABLE_VERSION,
@@ -271,33 +270,6 @@ def test_v36_larger_throttle_time_is_written(
 
 
 # -- malformed bytes
-
-
-@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-@FEW_EXAMPLES
-@given(data=st.binary(max_size=200), at=st.integers(0, 80), insert=st.binary(max_size=6))
-def test_any_bytes_are_read_or_refused(api_key: int, version: int, data: bytes, at: int, insert: bytes) -> None:
-    response = KafkaPython("response", api_key, version)
-    sent = request_of(response, [b"a", b"b"])
-    written = refuse_all_topics(read_request(sent), throttle_time_ms=3)
-    header = sent[4:17]
-    damaged = sent[: 17 + at] + insert + sent[17 + at + 1 :]
-    for body in (header + data, damaged[4:]):
-        try:
-            frame = pack(">i", len(body)) + body
-            request = read_request(frame)
-        except ProtocolError:
-            continue
-        if is_mutation(request.api_key, request.api_version):
-            assert len(without_topics(frame, request, {b"a"})) <= len(frame) + 4
-            refuse_all_topics(request, throttle_time_ms=3)
-    for body in (written[4:8] + data, written[4 : 8 + at] + insert + written[8 + at + 1 :]):
-        frame = pack(">i", len(body)) + body
-        try:
-            read_response(frame, api_key, version)
-            with_refused_topics(frame, read_request(sent), {b"a"}, throttle_time_ms=3)
-        except ProtocolError:
-            continue
 
 
 @each_case("api_key, version", [(CREATE, 7), (DELETE, 5), (GROW, 3)])

@@ -76,20 +76,6 @@ def test_changed_request_is_what_a_codec_writes(codec: Codec, seed: int) -> None
     assert written == codec.frame(meant, client_id)
 
 
-@pytest.mark.parametrize("codec", REQUESTS, ids=repr)
-@FEW_EXAMPLES
-@given(seed=SEEDS)
-def test_unchanged_request_has_the_same_bytes(codec: Codec, seed: int) -> None:
-    random = Random(seed)  # noqa: S311
-    message = codec.generated(random)
-    whole = regrouped(codec, message, elements(codec, message), forgotten_topics_data=codec.empty_array())
-    frame = codec.frame(whole)
-
-    data, request = read_whole_request(frame, codec.version)
-
-    assert unchanged(data, request) == frame
-
-
 @pytest.mark.parametrize("version", range(12, NEWEST + 1))
 def test_unknown_tags_of_a_request_are_kept(version: int) -> None:
     frame = tagged_request(version, forgotten=False)
@@ -104,17 +90,6 @@ def test_unknown_tags_of_a_request_are_kept(version: int) -> None:
     narrowed = [(partition, 9 + 1) for partition in request.partitions]
     written = write_request(data, request, narrowed, max_wait_ms=500, max_bytes=1_000)
     assert written == frame.replace(pack(">qi", 8, 9), pack(">qi", 8, 10))
-
-
-@each_case("version", range(NEWEST + 1))
-def test_repeated_partition_is_read_each_time(version: int) -> None:
-    codec = REQUESTS[version]
-    data, request = read_whole_request(codec.frame(codec.example(3)), version)
-
-    assert len(request.partitions) == 9
-    assert len({partition[:5] for partition in request.partitions}) == 1
-    _, again = read_whole_request(unchanged(data, request), version)
-    assert [partition[:5] for partition in again.partitions] == [partition[:5] for partition in request.partitions]
 
 
 @each_case("codec", REQUESTS)
@@ -166,19 +141,6 @@ def test_a_request_of_four_billion_elements_fails_at_once(counts: bytes, error: 
 
     with pytest.raises(error):
         read_request(frame, 0, 4 + 11, 17)
-
-
-@pytest.mark.parametrize("version", range(NEWEST + 1))
-@FEW_EXAMPLES
-@given(data=st.binary(max_size=120), position=st.integers(0, 20), size=st.integers(-10, 140))
-def test_any_bytes_give_a_request_or_an_error(version: int, data: bytes, position: int, size: int) -> None:
-    for sized in (data, data[:position] + pack(">i", max(size, -(2**31))) + data[position + 4 :]):
-        try:
-            request = read_request(sized, position, position + 10, version)
-        except ProtocolError:
-            continue
-        assert position + 10 < request.end <= len(sized)
-        assert all(one.entry in data for one in request.partitions)
 
 
 @pytest.mark.parametrize("codec", REQUESTS, ids=repr)

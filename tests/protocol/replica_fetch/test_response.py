@@ -114,22 +114,6 @@ def mixed_entries(
 MARKS: Final = ("last_stable_offset", "log_start_offset")
 
 
-@pytest.mark.parametrize("codec", RESPONSES, ids=repr)
-@FEW_EXAMPLES
-@given(seed=SEEDS)
-def test_unchanged_response_has_the_same_bytes(codec: Codec, seed: int) -> None:
-    random = Random(seed)  # noqa: S311
-    message = codec.generated(random)
-    frame = codec.frame(regrouped(codec, message, elements(codec, message), session_id=0))
-
-    data, response = read_whole_response(frame, codec.version)
-
-    entries = [
-        Entry(one.topic, truncate_partition(data, one, one.records_end, codec.version)) for one in response.partitions
-    ]
-    assert write_response(data, len(BEFORE), response, entries, codec.version) == frame
-
-
 @pytest.mark.parametrize("version", range(12, NEWEST + 1))
 def test_unknown_tags_of_a_response_are_kept(version: int) -> None:
     def frame(records: bytes) -> bytes:
@@ -268,18 +252,6 @@ def test_impossible_length_in_an_old_response_is_refused(version: int, lie: int)
     longer = framed(lies[1])
     with pytest.raises(Truncated if lie > 0 else MalformedLength):
         read_response(longer, 0, len(longer), version)
-
-
-@pytest.mark.parametrize("version", range(NEWEST + 1))
-@FEW_EXAMPLES
-@given(data=st.binary(max_size=120), position=st.integers(0, 20), size=st.integers(-10, 140))
-def test_any_bytes_give_a_response_or_an_error(version: int, data: bytes, position: int, size: int) -> None:
-    try:
-        response = read_response(data, position, size, version)
-    except ProtocolError:
-        return
-    assert response.end == position + size
-    assert all(0 <= one.begin < one.end <= response.end for one in response.partitions)
 
 
 @pytest.mark.parametrize("codec", RESPONSES, ids=repr)

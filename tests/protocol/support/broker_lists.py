@@ -1,10 +1,8 @@
 """Reads, writes and rewrites responses that list brokers. kio is the codec."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
-from hypothesis import strategies as st
 from kio.serial import entity_reader
 
 from kafka_quota_proxy.protocol import find_coordinator, metadata
@@ -23,11 +21,6 @@ FIND: Final[dict[int, Callable[[bytes, int, int], object]]] = {
     DESCRIBE_CLUSTER: metadata.find_endpoints,
     FIND_COORDINATOR: find_coordinator.find_coordinators,
 }
-# Node id, host and port of each broker in a response.
-NODES: Final = st.lists(
-    st.tuples(st.sampled_from([-1, 0, 3, 4, 7, 2**31 - 1]), st.text(max_size=300), st.integers(-1, 2**31 - 1)),
-    max_size=6,
-)
 
 
 def versions(api_key: int) -> list[int]:
@@ -57,16 +50,3 @@ def rewritten(frame: bytes, api_key: int, version: int, addresses: AdvertisedAdd
     coordinators = find_coordinator.find_coordinators(data, start, version)
     assert coordinators is not None
     return find_coordinator.replace_coordinators(data, start, version, coordinators, addresses)
-
-
-def broker(kind: Untyped, node_id: int, host: str, port: int) -> Untyped:
-    """Return a broker as an element of class ``kind``."""
-    names = kind.__annotations__
-    values = {"broker_id" if "broker_id" in names else "node_id": node_id, "host": host, "port": port}
-    return kio_messages.example(kind, values)
-
-
-def as_advertised(entity: Untyped, name: str) -> Untyped:
-    """Return a broker or coordinator with its advertised address. The field ``name`` has the node id."""
-    host, port = ADVERTISED[getattr(entity, name)]
-    return replace(entity, host=host.decode(), port=port)
