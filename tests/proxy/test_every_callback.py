@@ -89,7 +89,7 @@ from tests.support.stub_broker import (
 from tests.support.topic_cluster import SETTINGS
 from tests.support.topic_log import TopicLog, made_up
 
-pytestmark = pytest.mark.usefixtures("has_faults")
+pytestmark = [pytest.mark.usefixtures("has_faults"), pytest.mark.kafka]
 
 # How long the proxy may still work after the end of a part.
 SETTLES_S: Final = 0.03
@@ -956,7 +956,7 @@ def test_fault_in_a_callback_ends_only_its_own_work(
     on_uvloop(test)()
 
 
-@pytest.mark.parametrize("kind", [pytest.param("whole", marks=pytest.mark.kafka), "broker", "topic", "store"])
+@pytest.mark.parametrize("kind", ["whole", "broker", "topic", "store"])
 def test_fault_at_the_start_of_a_task_restarts_it(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

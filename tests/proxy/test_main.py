@@ -100,28 +100,7 @@ def test_a_missing_package_is_one_line_with_a_hint() -> None:
     )
 
 
-def test_a_reader_that_leaves_early_is_no_traceback(tmp_path: Path) -> None:
-    rules = "".join(f"  - {{client-id: c{n}, producer_byte_rate: 1MB}}\n" for n in range(3))
-    config = tmp_path / "c.yaml"
-    config.write_text(f"listeners: [{{name: a, bind: a:1, upstream: b:2}}]\nquotas:\n{rules}")
-
-    with subprocess.Popen(
-        [sys.executable, "-m", "kafka_quota_proxy.proxy", "explain", str(config), "--client-id", "c1"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.close()
-        _, errors = "", process.stderr.read() if process.stderr else ""
-        status = process.wait()
-
-    assert (status, errors) == (141, "")
-
-
-@pytest.mark.parametrize(
-    "words", [["--help"], ["explain", "--help"], ["explain", "config/example.yaml"], ["check", "config/example.yaml"]]
-)
+@pytest.mark.parametrize("words", [["--help"], ["explain", "config/example.yaml"]])
 def test_closed_stdout_ends_the_command_silently(words: list[str]) -> None:
     """As in ``kafka-quota-proxy explain … | head``. A shell reports 141 for a process that SIGPIPE ended."""
     reading, writing = os.pipe()

@@ -160,7 +160,7 @@ def test_a_flood_of_client_ids_does_not_make_two_quotas_of_one_name() -> None:
     first = here.connect()
     here.produce(first, client_id="pair", size_bytes=100)
     here.wait(20_000)  # idle, and owes nothing
-    for name in names(1_000):
+    for name in names(200):
         wire = here.connect()
         here.produce(wire, client_id=name, size_bytes=100)
         here.leave(wire)
@@ -179,7 +179,7 @@ def test_evicted_bucket_is_not_charged_through_a_kept_client_id() -> None:
     here.produce(wire, client_id="one", size_bytes=100)
     wire.client(produce_request(2, client_id="two", version=99))
     wire.broker(produce_response(2))
-    for name in names(1_000):
+    for name in names(200):
         stranger = here.connect()
         here.produce(stranger, client_id=name, size_bytes=100)
         here.leave(stranger)
@@ -192,7 +192,7 @@ def test_evicted_bucket_is_not_charged_through_a_kept_client_id() -> None:
 def test_bucket_table_and_kept_names_stay_bounded() -> None:
     here = scene(BY_CLIENT_ID, max_buckets=10)
     wire = here.connect()
-    for number in range(2_000):
+    for number in range(500):
         here.produce(wire, client_id=f"{number:032766}", size_bytes=40_000 if number % 2 else 100_000)
         here.fetch(wire, client_id=f"{number:032766}")
         here.wait(300_000)
@@ -244,13 +244,13 @@ def test_reconnecting_sheds_no_mute(enforcement: Enforcement, acks: int) -> None
 @MUTING
 def test_client_that_reconnects_for_each_request_keeps_to_the_quota(enforcement: Enforcement) -> None:
     here = scene(BY_CLIENT_ID, enforcement=enforcement)
-    for _ in range(2_000):
+    for _ in range(500):
         wire = here.connect()
         here.produce(wire)
         here.leave(wire)
         here.wait(100)
 
-    assert here.produced_bytes <= LIMIT * 200 + ROOM + 1_000
+    assert here.produced_bytes <= LIMIT * 50 + ROOM + 1_000
 
 
 def test_client_that_leaves_before_its_response_pays_and_its_next_connection_waits() -> None:
