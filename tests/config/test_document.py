@@ -16,7 +16,7 @@ def test_values_are_what_yaml_says() -> None:
     assert document.faults == ()
 
 
-@each_case("written", ["007", "0x1F", "1:30", "2024-01-01", "0b1"])
+@each_case("written", ["007", "2024-01-01", "0b1"])
 def test_dates_and_other_types_of_yaml_stay_text(written: str) -> None:
     assert parse(f"a: {written}", file="f").data == {"a": Odd(written)}
 

@@ -40,13 +40,6 @@ def test_a_rule_of_clients_has_limits_of_all_kinds() -> None:
     )
 
 
-@each_case("key", CLIENT_LIMIT_KEYS)
-def test_any_one_limit_is_enough(key: str) -> None:
-    (rule,) = config(f"{{client-id: x, {key}: 1000}}").quotas
-
-    assert rule.limits == {key: 1_000}
-
-
 @each_case(
     "written, ip",
     [
