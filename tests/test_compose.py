@@ -58,16 +58,6 @@ def test_the_file_follows_the_compose_specification() -> None:
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_a_misspelt_key_does_not_follow_it(tmp_path: Path) -> None:
-    copy = tmp_path / "compose.yaml"
-    copy.write_text(FILE.read_text(encoding="utf-8").replace("depends_on:", "depend_on:", 1))
-
-    checked = check_schema(copy)
-
-    assert checked.returncode == 1
-    assert "'depend_on' was unexpected" in checked.stdout
-
-
 def test_images_have_versions_and_the_proxy_is_built_here() -> None:
     versions = {name: service["image"].rpartition(":")[2] for name, service in SERVICES.items()}
     project = re.findall(r'^version = "(.+)"$', (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"), re.M)
@@ -140,26 +130,3 @@ def test_prometheus_reads_the_metrics_and_the_alert_rules(tmp_path: Path) -> Non
     assert prometheus["rule_files"] == ["alerts.yaml"]
     assert mounted("prometheus", PurePosixPath("/etc/prometheus/alerts.yaml")) == DEPLOY / "alerts.yaml"
     assert set(SERVICES["prometheus"]["networks"]) <= set(SERVICES["proxy"]["networks"])
-
-
-def provisioned(kind: str, key: str) -> dict[str, Any]:
-    """Return the only entry of the file that Grafana reads for ``datasources`` or ``dashboards``."""
-    (file,) = mounted("grafana", PurePosixPath("/etc/grafana/provisioning") / kind).iterdir()
-    (entry,) = yaml.safe_load(file.read_text(encoding="utf-8"))[key]
-    found: dict[str, Any] = entry
-    return found
-
-
-def test_grafana_has_prometheus_as_its_data_source() -> None:
-    source = provisioned("datasources", "datasources")
-
-    assert source["type"] == "prometheus"
-    assert source["url"] == f"http://prometheus:{published('prometheus')[9090]}"
-    assert set(SERVICES["grafana"]["networks"]) <= set(SERVICES["prometheus"]["networks"])
-
-
-def test_grafana_has_the_dashboards() -> None:
-    provider = provisioned("dashboards", "providers")
-
-    assert provider["type"] == "file"
-    assert mounted("grafana", PurePosixPath(provider["options"]["path"])) == DEPLOY / "grafana"

@@ -33,10 +33,6 @@ def test_the_files_are_what_the_program_writes() -> None:
     assert {path.name: path.read_text(encoding="utf-8") for path in FILES} == files()
 
 
-def test_uids_and_titles_are_unique() -> None:
-    assert len({one["uid"] for one in DASHBOARDS.values()}) == len({one["title"] for one in DASHBOARDS.values()}) == 5
-
-
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_panels_have_a_place_and_an_id_of_their_own(name: str) -> None:
     panels = DASHBOARDS[name]["panels"]

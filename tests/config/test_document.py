@@ -21,34 +21,11 @@ def test_dates_and_other_types_of_yaml_stay_text(written: str) -> None:
     assert parse(f"a: {written}", file="f").data == {"a": Odd(written)}
 
 
-def test_keys_and_elements_have_their_lines() -> None:
-    document = parse("a: 1\nb:\n  - c: 2\n  - d: 3\n    e: 4\n", file="f")
-
-    assert document.line(("b", 1, "e")) == 5
-    assert document.line(("b", 1)) == 4
-    assert document.line(("b",)) == 2
-
-
-def test_a_missing_key_has_the_line_of_its_parent() -> None:
-    document = parse("a: 1\nb:\n  - c: 2\n", file="f")
-
-    assert document.line(("b", 0, "missing")) == 3
-    assert document.line(("missing",)) == 1
-
-
 def test_the_first_of_duplicate_keys_counts() -> None:
     document = parse("a: 1\nb: 2\na: 3\n", file="f")
 
     assert document.data == {"a": 1, "b": 2}
     assert (document.line(("a",)), document.text(("a",))) == (1, "1")
-
-
-def test_duplicate_keys_are_a_fault_with_both_lines() -> None:
-    document = parse("a:\n  b: 1\n  c: 2\n  b: 3\n", file="f.yaml")
-
-    assert [str(fault) for fault in document.faults] == [
-        "f.yaml:4: a.b: is given twice, first in line 2; keep one of them"
-    ]
 
 
 @each_case(
@@ -102,8 +79,3 @@ def test_any_text_is_a_document_or_a_fault_of_syntax(text: str) -> None:
         faults = error.faults
 
     assert all(1 <= fault.line <= text.count("\n") + 1 for fault in faults)
-
-
-def test_a_key_path_reads_as_in_a_program() -> None:
-    assert key_path(("quotas", 2, "user")) == "quotas[2].user"
-    assert key_path(()) == "(file)"

@@ -437,16 +437,6 @@ def test_a_bare_rate_below_1000_is_accepted_with_a_warning() -> None:
     assert loaded(text).config.quotas[0].limits["producer_byte_rate"] == 999.0
 
 
-def test_a_small_rate_with_a_unit_is_no_warning() -> None:
-    assert warnings(f"{LISTENERS}quotas: [{{client-id: a, producer_byte_rate: 999B}}]\n") == []
-
-
-def test_a_small_static_default_is_a_warning() -> None:
-    (warning,) = warnings(f"{LISTENERS}kafka: {{quota.producer.default: 10}}\n")
-
-    assert warning.startswith("f.yaml:2: kafka.quota.producer.default: warning: 10 bytes per second")
-
-
 def test_the_windows_of_mutations_may_be_a_single_one() -> None:
     found = loaded(
         f"{LISTENERS}kafka: {{controller.quota.window.num: 1, controller.quota.window.size.seconds: 3, "
@@ -473,12 +463,6 @@ def test_a_listeners_limit_of_connections_per_second_is_read() -> None:
     )
 
     assert (limited.max_connection_creation_rate, unlimited.max_connection_creation_rate) == (7, None)
-
-
-def test_a_rule_for_a_user_is_no_warning() -> None:
-    text = f"{LISTENERS}quotas: [{{user: alice, producer_byte_rate: 1MB}}]\nprincipals: {{brokers: [broker1]}}\n"
-
-    assert warnings(text) == []
 
 
 def test_the_oauthbearer_claim_is_a_setting_of_a_listener() -> None:

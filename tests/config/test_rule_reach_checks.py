@@ -1,6 +1,6 @@
 """Tests of ``config.rule_reach_checks``."""
 
-from kafka_quota_proxy.config.model import DEFAULT, IpRule, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from tests.config import test_load
 from tests.config.test_load import LISTENERS, loaded, warnings
@@ -38,22 +38,6 @@ def test_a_rule_of_clients_has_limits_of_all_kinds() -> None:
         connections=3,
         source="f.yaml:3",
     )
-
-
-@each_case(
-    "written, ip",
-    [
-        ("10.0.0.7", "10.0.0.7"),
-        ("<default>", DEFAULT),
-        ("'2001:DB8:0:0::0001'", "2001:db8::1"),
-        ("'::ffff:10.0.0.7'", "10.0.0.7"),
-    ],
-)
-def test_a_rule_of_an_address_is_kept_apart_from_those_of_clients(written: str, ip: object) -> None:
-    found = config("{user: alice, request_rate: 5}", f"{{ip: {written}, connection_creation_rate: 2.5}}")
-
-    assert [rule.source for rule in found.quotas] == ["f.yaml:3"]
-    assert found.ip_quotas == (IpRule(ip=ip, connection_creation_rate=2.5, source="f.yaml:4"),)  # type: ignore[arg-type]
 
 
 def test_a_rate_of_0_for_an_address_is_accepted() -> None:
@@ -121,16 +105,6 @@ def test_two_rules_for_one_address_name_both_lines_however_it_is_written() -> No
         "f.yaml:5: quotas[2]: ip ::1 has a rule in line 3 already; put all limits of it into one rule",
         "f.yaml:6: quotas[3]: ip <default> has a rule in line 4 already; put all limits of it into one rule",
     ]
-
-
-def test_a_user_a_client_id_and_an_address_may_have_equal_names() -> None:
-    found = config(
-        "{user: 10.0.0.7, connections: 1}",
-        "{client-id: 10.0.0.7, connections: 1}",
-        "{ip: 10.0.0.7, connection_creation_rate: 1}",
-    )
-
-    assert (len(found.quotas), len(found.ip_quotas)) == (2, 1)
 
 
 def test_two_rules_of_a_client_with_different_limits_are_refused() -> None:

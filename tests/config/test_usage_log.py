@@ -1,12 +1,11 @@
 """Tests the section ``usage_log``, for files and for a topic, and its faults."""
 
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
 from kafka_quota_proxy.config.errors import ConfigError
-from kafka_quota_proxy.config.load import Loaded, load, load_bytes
+from kafka_quota_proxy.config.load import Loaded, load_bytes
 from kafka_quota_proxy.config.model import Address, AdminClient, UsageFiles, UsageLog, UsageTopic
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from tests.support.cases import each_case
@@ -26,12 +25,6 @@ def faults(section: str, listeners: str = LISTENERS) -> list[str]:
 
 def test_without_the_section_nothing_is_logged() -> None:
     assert load_bytes(LISTENERS.encode(), file="f.yaml").config.usage_log is None
-
-
-def test_a_directory_is_enough() -> None:
-    """A relative path starts at the directory of the configuration file, as for certificates."""
-    assert loaded("{directory: usage}").config.usage_log == UsageLog(files=UsageFiles(directory="d/usage"))
-    assert loaded("{directory: /var/usage}").config.usage_log == UsageLog(files=UsageFiles(directory="/var/usage"))
 
 
 def test_every_key_reaches_the_model() -> None:
@@ -115,25 +108,6 @@ def test_the_topic_has_a_default_name() -> None:
 )  # fmt: skip
 def test_a_faulty_usage_log_is_refused_with_a_remedy(section: str, expected: str) -> None:
     assert faults(section) == [f"d/f.yaml:2: {expected}"]
-
-
-def test_unknown_keys_are_faults() -> None:
-    (fault,) = faults("{directory: u, intervall: 1s}")
-
-    assert fault.startswith("d/f.yaml:2: usage_log.intervall: ")
-
-
-def test_unreadable_password_and_certificate_files_are_faults(tmp_path: Path) -> None:
-    file = tmp_path / "proxy.yaml"
-    file.write_text(f"{LISTENERS}usage_log: {{kafka: {{bootstrap_servers: 'k:1', security_protocol: SSL, "
-                    "ssl_cafile: away.pem}}\n")  # fmt: skip
-
-    with pytest.raises(ConfigError) as caught:
-        load(file)
-
-    assert str(caught.value).endswith(
-        f"usage_log.kafka.ssl_cafile: {tmp_path}/away.pem cannot be read: No such file or directory"
-    )
 
 
 @each_case(

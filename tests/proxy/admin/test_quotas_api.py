@@ -13,19 +13,16 @@ import pytest
 from kafka_quota_proxy.config.model import (
     Address,
     AdminClient,
-    Enforcement,
     IpRule,
     ProxyConfig,
     QuotaRule,
     QuotasFrom,
-    QuotasFromBroker,
     Store,
 )
 from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi
 from kafka_quota_proxy.proxy.admin.requests import RefusedError
 from kafka_quota_proxy.proxy.rules.codec import MAX_BODY_BYTES, MAX_CHANGES
-from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.topic.record_table import TopicRecord
 from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
 from kafka_quota_proxy.proxy.server.server import Server
@@ -104,26 +101,6 @@ async def test_a_rule_with_terms_is_listed_with_its_current_state(tmp_path: Path
     assert listed["now"] == {"limits": {P: 1_000.0}, "why": "expires at 2999-01-01T00:00:00Z"}
     assert then["now"] == {"limits": None, "why": "expired at 2999-01-01T00:00:00Z"}
     assert (listed["limits"], listed["terms"]) == (then["limits"], then["terms"]) == ({P: 1_000.0}, expires)
-
-
-async def test_with_quotas_from_brokers_rules_of_the_file_are_listed_as_set() -> None:
-    filed = replace(FILED, enforcement=Enforcement.OBSERVE, expires_ms=1)
-    address = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="p.yaml:9")
-    config = ProxyConfig(listeners=(LISTENER,), quotas=(filed,), ip_quotas=(address,), quotas_from=QuotasFromBroker())
-    server = Server(config)
-    stored = {Entity("bob"): StoredRule(limits={P: 5.0}), Entity("filed"): StoredRule(limits={P: 6.0})}
-    server.quota_manager.rules.change([Change(*one) for one in stored.items()], now_ms=2)
-
-    quota_page = QuotasApi(asyncio.get_running_loop(), server, None)
-    listed = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))["rules"]
-
-    filed_rule, of_address, bob, hidden = listed
-    assert filed_rule["terms"] == {"enforcement": "observe", "expires": "1970-01-01T00:00:00.001Z"}
-    assert filed_rule["limits"] == {P: 7.0, "connections": 3.0}
-    assert filed_rule["now"]["limits"] is None
-    assert (of_address["source"], of_address["can_change"]) == ("p.yaml:9", False)
-    assert bob == {"entity": {"user": "bob"}, "limits": {P: 5.0}, "source": "broker", "can_change": False}
-    assert (hidden["entity"], hidden["source"], hidden["shadowed_by"]) == ({"user": "filed"}, "broker", filed.source)
 
 
 @on_uvloop
@@ -243,14 +220,6 @@ async def test_a_change_without_a_token_is_refused_with_a_hint(
 
 
 @on_uvloop
-async def test_another_sites_page_cannot_send_a_form(tmp_path: Path) -> None:
-    async with page(tmp_path) as one:
-        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
-            assert (await one.post(SET_ALICE, Content_Type=kind)).status == 415
-        assert (await one.post(SET_ALICE, Content_Type="Application/JSON; charset=utf-8")).status == 200
-
-
-@on_uvloop
 async def test_sizes_and_counts_have_bounds(tmp_path: Path) -> None:
     change = {"entity": {"user": "a"}, "limits": {P: 1}}
     async with page(tmp_path) as one:
@@ -364,13 +333,3 @@ async def test_a_change_during_a_stop_answers_that_it_may_be_made(tmp_path: Path
         assert (
             answer.body == b"the proxy is stopping, but the change may still be made: look before you send it again\n"
         )
-
-
-@on_uvloop
-async def test_other_methods_are_refused(tmp_path: Path) -> None:
-    async with page(tmp_path) as one:
-        for method in ("PUT", "DELETE", "PATCH"):
-            answer = await asyncio.to_thread(one.ask, method, "/quotas", b"", {})
-            assert (answer.status, answer.headers["Allow"]) == (405, "GET, POST")
-        answer = await asyncio.to_thread(one.ask, "POST", "/metrics", b"", {})
-        assert (answer.status, answer.headers["Allow"]) == (405, "GET")

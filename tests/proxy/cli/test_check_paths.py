@@ -108,16 +108,6 @@ def test_a_used_port_is_reported_at_its_line(tmp_path: Path, key: str) -> None:
     assert (status, message) == (1, f"{file}:{line}: {key}: cannot listen on {taken}: {reason}")
 
 
-def test_a_foreign_address_is_reported_at_its_line(tmp_path: Path) -> None:
-    file = written(tmp_path, LISTENER.replace("127.0.0.1:0", "192.0.2.1:9092"))
-
-    status, message = ended("run", file)
-
-    assert status == 1
-    assert message.startswith(f"{file}:2: listeners[0].bind: cannot listen on 192.0.2.1:9092: Cannot assign requested")
-    assert message.endswith("; use an address of this machine")
-
-
 def test_an_unwritable_usage_log_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path, f"{LISTENER}usage_log: {{directory: none/usage}}\n")
     (tmp_path / "none").write_text("a file")

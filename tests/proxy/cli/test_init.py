@@ -1,7 +1,6 @@
 """Tests that ``init`` writes a file that ``check`` accepts, and that it overwrites nothing without ``--force``."""
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -26,16 +25,6 @@ def test_check_accepts_the_file_with_its_commented_keys(capsys: pytest.CaptureFi
     assert count >= 2
     assert main(["check", "--strict", "all.yaml"]) == 0, capsys.readouterr().err
     assert capsys.readouterr().out == "all.yaml: valid, 1 listener, 2 quotas\n"
-
-
-def test_the_next_commands_and_the_clients_address_are_those_of_the_file(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["init", "my proxy.yaml"]) == 0
-    commands = re.findall(r"^  kafka-quota-proxy (.*)$", shown := capsys.readouterr().out, re.MULTILINE)
-
-    assert main(["check", "--strict", "my proxy.yaml"]) == 0
-    assert capsys.readouterr() == ("my proxy.yaml: valid, 1 listener, 1 quota\n", "")
-    assert [shlex.split(command) for command in commands] == [["check", "my proxy.yaml"], ["run", "my proxy.yaml"]]
-    assert f"bootstrap.servers={load('my proxy.yaml').config.listeners[0].bind}\n" in shown
 
 
 def test_the_cluster_is_the_one_of_the_option(capsys: pytest.CaptureFixture[str]) -> None:

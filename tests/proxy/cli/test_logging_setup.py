@@ -38,10 +38,6 @@ def root_as_before() -> Iterator[None]:
     root.handlers[:], root.level, logging.raiseExceptions = handlers, level, raises
 
 
-def test_text_is_time_level_logger_and_message() -> None:
-    assert TEXT.format(record("no %s", "broker")) == "2026-01-01T00:00:00.250Z WARNING server.server no broker"
-
-
 def test_json_is_one_object_with_the_fields_of_extra() -> None:
     line = JSON.format(record("no %s", "broker", user="alice", delay_ms=3, time="never", level="none"))
 

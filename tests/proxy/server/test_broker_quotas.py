@@ -19,20 +19,16 @@ from kafka_quota_proxy.config.model import (
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.client_quotas import (
-    Alteration,
-    AlterRequest,
     DescribeRequest,
-    Op,
     read_describe_response,
 )
 from kafka_quota_proxy.proxy.admin.http_server import Health
-from kafka_quota_proxy.proxy.rules.broker.broker_source import BrokerSource
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
 from kafka_quota_proxy.proxy.server import server as server_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response
 from tests.support.quota_broker import QuotaBroker
-from tests.support.quota_request_frames import write_alter_request, write_describe_request
+from tests.support.quota_request_frames import write_describe_request
 from tests.support.reloads import Reloads
 from tests.support.stub_broker import (
     Client,
@@ -65,16 +61,6 @@ def config_to(broker: StubBroker, *quotas: QuotaRule, every_ms: int = 600_000) -
 async def served(quotas: QuotaBroker) -> AsyncIterator[tuple[Server, Client]]:
     async with stub_broker(quotas.script) as broker, running(config_to(broker)) as server, client_of(server) as client:
         yield server, client
-
-
-def alter(limit: float | None, *, is_dry: bool = False, version: int = 1) -> bytes:
-    request = AlterRequest(version, 7, (Alteration(ETL, (Op(P, limit),)),), is_dry)
-    return write_alter_request(request, client_id="etl")
-
-
-def follower_of(server: Server) -> BrokerSource:
-    assert isinstance(server.quota_manager.source, BrokerSource)
-    return server.quota_manager.source
 
 
 PASSES = produce_response(1)

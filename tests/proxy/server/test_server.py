@@ -1,7 +1,6 @@
 """Tests the listeners, dials and periodic checks of a proxy in front of a stub broker, over real sockets."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -127,26 +126,6 @@ async def test_readiness_follows_the_broker(monkeypatch: pytest.MonkeyPatch) -> 
         await broker.start()
         await eventually(lambda: health.readiness()["state"] == "ready")
     await broker.stop()
-
-
-@on_uvloop
-@pytest.mark.parametrize("named_by", [0, 1])
-async def test_a_broker_is_known_by_whichever_of_its_listeners_names_it(
-    named_by: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(watcher_module, "_connect", away)
-    async with stub_broker(answers) as broker:
-        config = config_to(broker, broker)
-        listeners = tuple(
-            replace(one, inter_broker=True, node_id=7 if n == named_by else None)
-            for n, one in enumerate(config.listeners)
-        )
-        config = replace(config, listeners=listeners, replication=Replication(leader_rate=1.0))
-        async with serving(config) as (server, _):
-            assert server.replication.watcher is not None
-            assert server.replication.watcher.view.node_ids == {broker.address: 7}
-
-    assert [leader.node_id for leader in Server(config).replication.throttle.leaders] == [7]
 
 
 @on_uvloop
@@ -412,18 +391,3 @@ async def test_a_muted_client_that_sent_ahead_and_was_reset_is_noticed_within_2_
 
         assert list(disconnects(server).values()) == [1]
         assert not server.listeners[0].connections
-
-
-@on_uvloop
-async def test_a_throttled_client_is_logged_within_a_second(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.WARNING)
-    async with (
-        stub_broker(answers) as broker,
-        running(config_to(broker, quotas=(LIMITED,))) as server,
-        client_of(server) as client,
-    ):
-        await client.ask(produce_request(size_bytes=40_000))
-        async with asyncio.timeout(2):
-            await eventually(lambda: caplog.records)
-
-    assert "client-id='etl'" in caplog.records[0].message

@@ -27,7 +27,6 @@ from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, DepartedBuckets
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
-from kafka_quota_proxy.proxy.usage import meter as meter_module
 from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker, MeteredReplicas
 from kafka_quota_proxy.proxy.usage.record import Batch, Timeline, UsageCounts, UsageKey
 from tests.support.rules_in_force import update
@@ -201,19 +200,6 @@ def test_a_removed_bucket_in_use_is_read_until_released() -> None:
     assert not quotas.produce.departed.buckets
 
 
-def test_many_removed_buckets_are_read_in_steps() -> None:
-    quotas, one = BrokerQuotas(replace(CONFIG, max_buckets=1)), meter()
-    for number in range(1_000):
-        charge(quotas, 1, client_id=f"c-{number}", now_ms=number)
-
-    broker = MeteredBroker(3, quotas, enforces=True)
-    pieces = list(one.read([broker], (), wall_ms=1_000, now_ms=1_000))
-    with_none_gone = list(one.read([broker], (), wall_ms=2_000, now_ms=2_000))
-
-    assert pieces.count(None) == with_none_gone.count(None) + 999 // meter_module._SLICE
-    assert sum(len(batch.records) for batch in pieces if batch) == 1_000
-
-
 def test_without_a_usage_log_removed_buckets_are_not_kept() -> None:
     assert BrokerQuotas(replace(CONFIG, usage_log=None)).produce.departed is None
 
@@ -349,7 +335,6 @@ class Sums(RuleBasedStateMachine):
 
 
 Sums.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestSums = Sums.TestCase
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=20))

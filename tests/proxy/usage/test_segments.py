@@ -65,21 +65,6 @@ def test_a_file_has_its_final_name_once_it_is_complete(tmp_path: Path) -> None:
     files.end()
 
 
-def test_a_file_is_completed_at_a_size_also_within_an_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "_CHUNK_BYTES", 1_024)
-    files = opened(tmp_path, rotate_size_bytes=1_024)
-    files.write(a_batch(0, records=12), now_ms=0)
-    for number in range(1, 12):
-        files.write(a_batch(number), now_ms=0)
-    files.end()
-
-    sizes = [path.stat().st_size for path in tmp_path.glob("*.jsonl")]
-    assert len(sizes) == 6
-    assert max(sizes) < 2_400
-    assert f"usage-p1-{START_MS}.1.jsonl" in names(tmp_path)
-    assert sorted(amounts(tmp_path)) == [0] * 12 + list(range(1, 12))
-
-
 def test_the_oldest_files_above_the_bound_are_removed(tmp_path: Path) -> None:
     """Files of one start go in the order that they were written."""
     other = tmp_path / "usage-p2-1.jsonl"

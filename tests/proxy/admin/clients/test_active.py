@@ -65,17 +65,3 @@ async def test_connections_are_those_of_the_wanted_buckets() -> None:
 
     assert list(found) == [etl]
     assert [one.state.account.peer_host for one in found[etl]] == ["10.0.0.1", "10.0.0.2"]
-
-
-async def test_reading_pauses_after_every_few_objects() -> None:
-    server = server_with(RULE)
-    for number in range(2_000):
-        connect(server, f"client-{number}", now_ms=NOW_MS).charge(1, now_ms=NOW_MS)
-    pauses: list[None] = []
-
-    buckets = {one.bucket for one in active_buckets(server, now_ms=NOW_MS, rest=lambda: pauses.append(None))}
-    of_buckets = len(pauses)
-    connections_of(server, buckets, rest=lambda: pauses.append(None))
-
-    assert of_buckets >= 10
-    assert len(pauses) >= of_buckets + 2

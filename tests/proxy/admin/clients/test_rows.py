@@ -85,19 +85,6 @@ async def test_rows_come_in_the_wanted_order(sort: str, order: list[str]) -> Non
         assert [one.bucket.tags.client_id for one in first] == order[:limit]
 
 
-async def test_many_rows_are_sorted_in_steps() -> None:
-    server = server_with()
-    for number in range(1_200):
-        connect(server, f"client-{number}", now_ms=NOW_MS).charge(number * 7_919 % 1_200 + 1, now_ms=NOW_MS)
-    found = list(active_buckets(server, now_ms=NOW_MS, rest=lambda: None))
-    rests: list[None] = []
-
-    first = ClientQuery(sort="rate", limit=1_200).first(found, lambda: rests.append(None))
-
-    assert [one.bucket.usage.amount for one in first] == list(range(1_200, 0, -1))
-    assert len(rests) >= 3
-
-
 ETL = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, shaping=Shaping.PACED, source="proxy.yaml:7")
 WALL_MS = 1_795_363_200_000  # 2026-11-22T16:00:00Z
 

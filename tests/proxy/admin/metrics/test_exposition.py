@@ -12,7 +12,6 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import (
     Metric,
     Namespace,
     labels,
-    paced,
     summed,
     write,
 )
@@ -65,13 +64,6 @@ def test_writing_rests_after_each_piece() -> None:
 
     assert len(rests) == 10
     assert max(piece.count(b"\n") for piece in pieces) <= LINES_BETWEEN_RESTS + 1
-
-
-def test_pacing_yields_the_same_items() -> None:
-    rests: list[int] = []
-
-    assert list(paced(range(100), lambda: rests.append(1), every=20)) == list(range(100))
-    assert len(rests) == 5
 
 
 TABLE: tuple[Metric[str], ...] = (

@@ -181,12 +181,3 @@ async def test_a_fault_in_one_reading_leaves_the_streams_open(caplog: pytest.Log
 
     assert len(events) == 1
     assert "the state for the status page could not be read" in caplog.text
-
-
-async def test_the_name_of_another_site_is_refused() -> None:
-    async with admin_of(ready_server()) as admin:
-        answer = await asyncio.to_thread(ask, admin.port, "/clients/stream", Host="evil.example")
-        posted = await asyncio.to_thread(ask, admin.port, "/clients/stream", method="POST")
-
-    assert answer.status == 421
-    assert (posted.status, posted.headers["Allow"]) == (405, "GET")

@@ -63,17 +63,6 @@ def test_a_paced_rate_leaves_out_the_burst_and_falls_in_silence(
     assert found == pytest.approx(measured * QUOTA, rel=0.005)
 
 
-@pytest.mark.parametrize("now_s", [0, 1.9])
-def test_a_paced_rate_needs_two_seconds_and_traffic(now_s: float) -> None:
-    flow = Flow()
-    flow.record(REQUEST, now_s=0)
-
-    with pytest.raises(MeasurementError):
-        paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=now_s)
-    with pytest.raises(MeasurementError):
-        paced_rate(Flow(), quota_bytes_per_second=QUOTA, now_s=1_000)
-
-
 @pytest.mark.parametrize(("cycles", "share"), [(2, 1.0), (6, 1.0), (4, 0.9), (4, 1.1)])
 def test_a_sampled_rate_is_taken_over_whole_cycles(cycles: int, share: float) -> None:
     flow = _cycles(cycles, share=share)

@@ -75,15 +75,6 @@ def groups() -> Groups:
     return Groups()
 
 
-@pytest.mark.parametrize("version", range(6))
-def test_members_that_join_together_are_in_one_group(groups: Groups, version: int) -> None:
-    names = [groups.join(as_=member, version=version) for member in ("a", "b")]
-    names += [groups.ask(SYNC, "a"), groups.ask(HEARTBEAT, "b")]  # type: ignore[list-item]
-
-    assert names == ["g (round 1)"] * 4
-    assert groups.mock.delay_ms == 500
-
-
 def test_a_member_that_joins_later_begins_a_round_for_all(groups: Groups) -> None:
     assert groups.ask(HEARTBEAT, "unknown") == "g (round 0)", "the mock answers"
     groups.join(as_="a")

@@ -4,8 +4,6 @@ import json
 
 from hypothesis import given
 
-from kafka_quota_proxy.config.model import DEFAULT
-from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.protocol.client_quotas import AlterRequest
 from kafka_quota_proxy.proxy.cli.quotas.rules_file import changes_of, differences, lines
 from kafka_quota_proxy.proxy.rules.alter import decide
@@ -53,26 +51,3 @@ def test_each_difference_has_a_line_and_no_line_a_control_character(old: Rules, 
         differing = list(lines(difference))
         assert differing
         assert all(line[0] in "+~-" and line.isprintable() for line in differing)
-
-
-def test_lines_name_entity_key_old_and_new() -> None:
-    old = {
-        Entity("alice", DEFAULT): StoredRule(limits={P: 1.0 * 2**20, C: 5.5e9}),
-        Entity("bob"): StoredRule(limits={P: 1.0}),
-        Entity("carol"): StoredRule(limits={P: 1.0}),
-    }
-    new = {
-        Entity("alice", DEFAULT): StoredRule(limits={P: 2.0 * 2**20}, terms=Terms(expires_ms=1_767_268_800_000)),
-        Entity("bob"): None,
-        Entity("carol"): StoredRule(limits={P: 1.0, C: 2.0}),
-        Entity(client_id="a\nb"): StoredRule(limits={C: 3.0}),
-    }
-
-    assert [line for difference in differences(old, new) for line in lines(difference)] == [
-        "~ user alice, client-id <default>: producer_byte_rate 1MiB -> 2MiB",
-        "- user alice, client-id <default>: consumer_byte_rate 5.5GB",
-        "+ user alice, client-id <default>: expires 2026-01-01T12:00:00Z",
-        "- user bob: producer_byte_rate 1",
-        "+ user carol: consumer_byte_rate 2",
-        '+ client-id "a\\nb": consumer_byte_rate 3',
-    ]

@@ -12,22 +12,11 @@ from kafka_quota_proxy.proxy.cli.reassignment.as_text import (
     clock_text,
     duration_text,
     lines,
-    rate_text,
-    size_text,
 )
 from kafka_quota_proxy.proxy.cli.reassignment.progress import Move, Report, Sample, Sizes, Waiting, report_of
 
 _NOW = datetime(2026, 3, 28, 22, 15, 0, tzinfo=UTC)
 _EPOCH = datetime.fromtimestamp(1, UTC)
-
-
-def test_a_size_has_the_unit_that_fits() -> None:
-    sizes = (0, 999, 1_000, 999_400, 999_500, 12_345_678, 123_456_789, 2e12, 2e15)
-
-    assert [size_text(size) for size in sizes] == [
-        "0 B", "999 B", "1.0 kB", "999 kB", "1.0 MB", "12.3 MB", "123 MB", "2.0 TB", "2000 TB",
-    ]  # fmt: skip
-    assert rate_text(999_500) == "1.0 MB/s"
 
 
 def test_a_duration_has_its_two_largest_units() -> None:

@@ -253,28 +253,6 @@ async def test_broker_that_leaves_loses_its_port_and_gets_it_back(monkeypatch: p
 
 
 @on_uvloop
-async def test_a_broker_that_moves_keeps_its_usage(monkeypatch: pytest.MonkeyPatch) -> None:
-    asks(monkeypatch, every_s=0.01)
-    limited = QuotaRule(client_id="etl", producer_byte_rate=1_000.0)
-    async with cluster_of(0, 1) as cluster, stub_broker(cluster.script) as elsewhere:
-        listener = front_of(cluster)
-        async with running(ProxyConfig(listeners=(listener,), quotas=(limited,))) as server:
-            await known(server, listener, 0, 1)
-            async with client_at(port_of(listener, 1)) as client:
-                await client.ask(produce_request(size_bytes=300))
-            await cluster.alive[1].stop()
-            cluster.alive[1] = elsewhere
-            (known_cluster,) = server.brokers.clusters.values()
-            await eventually(lambda: known_cluster.brokers[1].address == elsewhere.address)
-
-            async with client_at(port_of(listener, 1)) as client:
-                await client.ask(produce_request(size_bytes=400))
-            assert [
-                bucket.usage.amount for bucket in known_cluster.brokers[1].quotas.produce if bucket.usage.requests
-            ] == [700]
-
-
-@on_uvloop
 async def test_port_in_use_is_logged_once_and_bound_when_it_is_free(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -342,27 +320,6 @@ async def test_a_broker_takes_over_the_queue_of_its_stand_in(
 
             assert {str(one.address): one.broker.queue for one in known_cluster.brokers.values()} == before
             assert len(server.brokers.queues_by_name) == len(before) == 2
-
-
-@on_uvloop
-async def test_a_listener_leads_to_stand_ins_until_its_brokers_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    asks(monkeypatch, every_s=0.01)
-    async with cluster_of(0, 1) as cluster, cluster_of(0) as other:
-        cluster.answers_strangers = False
-        listeners = (front_of(cluster), front_of(other, name="other"))
-        async with running(ProxyConfig(listeners=listeners)) as server:
-            await known(server, listeners[0], *range(PORTS))
-            await known(server, listeners[1], 0)
-            first, second = server.listeners
-            stand_ins = server.brokers.upstreams_of(first)
-            async with client_at(port_of(listeners[0], 1)) as client:
-                await client.ask(metadata_request())
-            known_cluster, other_known_cluster = server.brokers.clusters.values()
-
-            assert set(stand_ins) == {known_cluster.bootstrap(0), known_cluster.bootstrap(1)}
-            assert len(stand_ins) == 2
-            assert server.brokers.upstreams_of(first) == [known_cluster.brokers[0], known_cluster.brokers[1]]
-            assert server.brokers.upstreams_of(second) == [other_known_cluster.brokers[0]]
 
 
 @on_uvloop

@@ -311,23 +311,6 @@ async def test_stop_does_not_wait_for_a_dial(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @on_uvloop
-async def test_a_name_whose_first_address_is_silent_is_dialled_at_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
-    async with stub_broker(answers) as broker:
-        name = replace(broker.address, host="kafka.example")
-        with deaf_broker("127.0.0.2", name.port):
-            async with running(ProxyConfig(listeners=(listener_to(name),))) as server:
-                for number, limit_s in ((1, 1.0), (2, 0.2)):
-                    started_s = monotonic()
-                    async with client_of(server) as client:
-                        assert await client.ask(other_request(number)) == other_response(number)
-                    assert monotonic() - started_s < limit_s
-                await eventually(lambda: upstream_of(server, name).is_reachable)
-
-                assert _disconnects(server) == {"client_closed": 2}
-
-
-@on_uvloop
 async def test_brokers_see_the_address_that_the_file_names() -> None:
     async with (
         stub_broker(answers) as broker,
@@ -339,18 +322,6 @@ async def test_brokers_see_the_address_that_the_file_names() -> None:
 
         peers = {connection.transport.get_extra_info("peername")[0] for connection in broker.connections}
         assert peers == {"127.0.0.9"}
-
-
-@on_uvloop
-async def test_probe_sets_whether_the_broker_is_reachable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 0.01)
-    broker = StubBroker(answers)
-    async with running(_config(broker)) as server:
-        upstream = upstream_of(server, broker.address)
-        await broker.start()
-        await eventually(lambda: upstream.is_reachable)
-        await broker.stop()
-        await eventually(lambda: not upstream.is_reachable)
 
 
 # -- TLS --

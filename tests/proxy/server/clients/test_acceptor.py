@@ -145,12 +145,6 @@ async def test_behind_a_header_the_connection_is_the_clients(header: bytes, in_p
 
 
 @on_uvloop
-async def test_a_header_and_the_first_request_may_come_in_one_piece() -> None:
-    async with proxy_with(proxy_protocol=ANYBODY) as server, client_of(server) as client:
-        assert await client.ask(BINARY + other_request(7)) == other_response(7)
-
-
-@on_uvloop
 async def test_the_balancers_own_connections_are_its_own() -> None:
     async with proxy_with(proxy_protocol=ANYBODY) as server, client_of(server) as client:
         assert await is_served(client, LOCAL)

@@ -1,15 +1,9 @@
 """Tests the time limits on the login, idle time and age of a connection, over real sockets."""
 
-import asyncio
 from dataclasses import replace
 
-import pytest
-
 from kafka_quota_proxy.config.model import ProxyConfig
-from kafka_quota_proxy.proxy.server import sweeps
-from kafka_quota_proxy.proxy.server.clients import connection_limits
 from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
-from kafka_quota_proxy.proxy.server.clients.transport_pair import TransportPair
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.clients.test_connection import (
     LIMITED,
@@ -145,20 +139,6 @@ async def test_login_timeout_spares_a_login_that_waits_for_the_dial() -> None:
 
 
 @on_uvloop
-async def test_the_sweep_applies_the_login_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.05)
-    for name in ("_CHECK_AGAIN_MS", "_SLOT_MS"):
-        monkeypatch.setattr(connection_limits, name, 50)
-    async with (
-        stub_broker() as broker,
-        running(config_to(broker, login_timeout_ms=1)) as server,
-        client_of(server) as client,
-    ):
-        async with asyncio.timeout(4):
-            assert await ended(client)
-
-
-@on_uvloop
 async def test_idle_timeout_spares_a_client_that_waits_for_a_response() -> None:
     async with (
         stub_broker() as broker,
@@ -234,26 +214,6 @@ async def test_idle_timeout_spares_a_client_that_reads_slowly_until_it_stops() -
         pass_time(server, connection, 9 * 59_000 + 60_000)
 
         assert disconnects(server) == {"idle_timeout": 1}
-
-
-@on_uvloop
-async def test_idle_timeout_counts_from_the_last_byte_that_the_client_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with (
-        stub_broker(answers) as broker,
-        running(config_to(broker, idle_timeout_ms=60_000)) as server,
-        client_of(server) as client,
-    ):
-        await client.ask(other_request())
-        connection = only_connection(server)
-        assert connection.session.is_idle
-        for time_ms, unread_bytes in ((0, 50_000), (50_000, 40_000), (100_000, 30_000), (159_999, 30_000)):
-            monkeypatch.setattr(TransportPair, "unread_bytes", unread_bytes)
-            pass_time(server, connection, time_ms)
-            assert not connection.drain_cause
-
-        pass_time(server, connection, 160_000)
-
-        assert await ended(client)
 
 
 @on_uvloop

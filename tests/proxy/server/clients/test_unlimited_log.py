@@ -83,25 +83,6 @@ def test_rule_with_the_nearest_name_is_suggested(
     assert line.partition("did you mean ")[2].removesuffix("?)") == suggested
 
 
-def test_rule_of_the_same_user_is_suggested_first(caplog: pytest.LogCaptureFixture) -> None:
-    users = ("alice", "bob", "carol")
-
-    sweep(
-        log_of(*(QuotaRule(user=user, client_id="my-app", producer_byte_rate=1.0) for user in users)),
-        Tags("bob", "myapp"),
-    )
-
-    assert "did you mean user='bob' client-id='my-app'?" in caplog.messages[0]
-
-
-def test_no_name_is_suggested_among_very_many(caplog: pytest.LogCaptureFixture) -> None:
-    others = [QuotaRule(client_id=f"other {number}", producer_byte_rate=1.0) for number in range(200)]
-
-    sweep(log_of(MY_APP, *others), CAME)
-
-    assert caplog.messages == ["not limited: user='ANONYMOUS' client-id='myapp' (no rule applies to it)"]
-
-
 def test_names_cannot_forge_lines(caplog: pytest.LogCaptureFixture) -> None:
     sweep(log_of(MY_APP), Tags("a\nb", "c\x1b[2J\u202e'"))
 

@@ -180,22 +180,6 @@ def in_loop(test: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@pytest.mark.usefixtures("version")
-@pytest.mark.parametrize("we_serve", [True, False])
-@in_loop
-def test_bytes_go_both_ways(files: Files, we_serve: bool) -> None:
-    pair = Pair(files, we_serve=we_serve).shake()
-    assert pair.transport.is_up
-
-    pair.transport.write(b"from us")
-    pair.peer.write(b"to us")
-    pair.speak()
-
-    assert pair.said() == b"from us"
-    assert pair.above.data == [b"to us"]
-    assert pair.failures == []
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 200 * KIB), max_size=4),
@@ -224,20 +208,6 @@ def test_any_sizes_in_any_pieces(files: Files, sizes: list[int], cuts: list[int]
         assert b"".join(pair.above.data) == b"".join(data)
 
     there_and_back()
-
-
-@in_loop
-def test_data_beyond_the_shared_buffer_arrives_in_pieces(files: Files) -> None:
-    pair = Pair(files).shake()
-    data = bytes(range(256)) * 2_500  # the buffer has 512 KiB
-    at = 0
-    while at < len(data):
-        at += pair.peer.write(memoryview(data)[at:])
-
-    pair.speak()
-
-    assert b"".join(pair.above.data) == data
-    assert len(pair.above.data) > 1
 
 
 @in_loop
