@@ -33,7 +33,7 @@ from kafka_quota_proxy.config.model import (
 from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES
 from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.schema import FILE
-from kafka_quota_proxy.config.security import ClientAuth, TlsVersion, UpstreamTls
+from kafka_quota_proxy.config.security import ClientAuth, Sasl, TlsVersion, UpstreamTls
 from kafka_quota_proxy.config.units import UNLIMITED
 from tests.support.cases import each_case
 
@@ -91,6 +91,8 @@ def test_every_key_reaches_the_model() -> None:
             login_timeout: 5s
             idle_timeout: 10m
             max_connection_age: 1h
+            max_connection_creation_rate: 7
+            sasl: {oauthbearer_claim: azp}
             proxy_protocol: {from: [10.0.0.0/8, "2001:db8::/32", 192.0.2.7]}
             enforcement: delay
             shaping: paced
@@ -108,6 +110,10 @@ def test_every_key_reaches_the_model() -> None:
           client.quota.metric.value.enable: false
           quota.producer.default: 1MB
           quota.consumer.default: 9223372036854775807
+          controller.quota.window.num: 1
+          controller.quota.window.size.seconds: 3
+          max.connection.creation.rate: 20
+          num.partitions: 12
         quotas:
           - {user: <default>, client-id: etl, producer_byte_rate: 1.5MiB, enforcement: respond, shaping: sampled}
           - {client-id: <default>, consumer_byte_rate: 2000}
@@ -133,6 +139,8 @@ def test_every_key_reaches_the_model() -> None:
                 login_timeout_ms=5_000,
                 idle_timeout_ms=600_000,
                 max_connection_age_ms=3_600_000,
+                max_connection_creation_rate=7,
+                sasl=Sasl(oauthbearer_claim="azp"),
                 proxy_protocol=ProxyProtocol(
                     sources=(ip_network("10.0.0.0/8"), ip_network("2001:db8::/32"), ip_network("192.0.2.7"))
                 ),
@@ -154,6 +162,10 @@ def test_every_key_reaches_the_model() -> None:
             client_quota_metric_value_enable=False,
             quota_producer_default=1_000_000,
             quota_consumer_default=UNLIMITED,
+            controller_quota_window_num=1,
+            controller_quota_window_size_seconds=3,
+            max_connection_creation_rate=20,
+            num_partitions=12,
         ),
         quotas=(
             QuotaRule(
@@ -162,9 +174,9 @@ def test_every_key_reaches_the_model() -> None:
                 producer_byte_rate=1_572_864.0,
                 enforcement=Enforcement.RESPOND,
                 shaping=Shaping.SAMPLED,
-                source="f.yaml:30",
+                source="f.yaml:36",
             ),
-            QuotaRule(client_id=DEFAULT, consumer_byte_rate=2_000.0, source="f.yaml:31"),
+            QuotaRule(client_id=DEFAULT, consumer_byte_rate=2_000.0, source="f.yaml:37"),
         ),
         principals=Principals(
             fold=(Fold(match="ANON(.*)", to="A\\1"),),
@@ -528,13 +540,13 @@ def test_the_sources_of_kafkas_keys_are_known() -> None:
     assert found.kafka_sources == {"quota.window.num": "f.yaml:3", "quota.producer.default": "f.yaml:4"}
 
 
-def test_ten_thousand_rules_are_loaded_each_with_its_line() -> None:
-    rules = "".join(f"  - {{client-id: c{n}, producer_byte_rate: {n + 1}MiB}}\n" for n in range(10_000))
+def test_thousands_of_rules_are_loaded_each_with_its_line() -> None:
+    rules = "".join(f"  - {{client-id: c{n}, producer_byte_rate: {n + 1}MiB}}\n" for n in range(2_000))
 
     config = loaded(f"{LISTENERS}quotas:\n{rules}").config
 
-    assert [rule.source for rule in config.quotas] == [f"f.yaml:{n + 3}" for n in range(10_000)]
-    assert config.quotas[-1].limits.get("producer_byte_rate") == 10_000 * 1_048_576
+    assert [rule.source for rule in config.quotas] == [f"f.yaml:{n + 3}" for n in range(2_000)]
+    assert config.quotas[-1].limits.get("producer_byte_rate") == 2_000 * 1_048_576
 
 
 def test_a_cluster_is_given_by_its_bootstrap_servers() -> None:
