@@ -72,10 +72,9 @@ async def probe_times_s(port: int, count: int = 10) -> list[float]:
     return times
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: "], ids=["nothing", "half-a-request"])
-async def test_probes_are_answered_despite_a_thousand_idle_sockets_of_which_the_oldest_are_closed(sent: bytes) -> None:
+async def test_probes_are_answered_despite_a_thousand_idle_sockets_of_which_the_oldest_are_closed() -> None:
     async with admin_of(ready_server()) as admin, peer_of(admin) as peer:
-        await asyncio.to_thread(peer.connect, IDLE, sent)
+        await asyncio.to_thread(peer.connect, IDLE, b"GET /metrics HTTP/1.1\r\nHost: ")
 
         times_s = await probe_times_s(admin.port)
         threads = threading.active_count()

@@ -44,10 +44,6 @@ def same(number: int) -> str:
     return rule(number)
 
 
-def one_other(number: int) -> str:
-    return rule(number, user="user" if number else "other")
-
-
 def moved(number: int) -> str:
     return rule(number) if number else f"\n{rule(number)}"
 
@@ -98,10 +94,10 @@ class Instructions:
         return self._trace
 
 
-@pytest.mark.parametrize("other", [one_other, moved, all_others, all_renamed])
+@pytest.mark.parametrize("other", [moved, all_others, all_renamed])
 async def test_the_loop_does_the_same_work_for_any_number_of_rules(other: Callable[[int], str], tmp_path: Path) -> None:
     counts = []
-    for count in (20, 600):
+    for count in (20, 220):
         bed = Bed(tmp_path, count)
         bed.write(other)
         with Instructions() as on_loop:
@@ -114,7 +110,7 @@ async def test_the_loop_does_the_same_work_for_any_number_of_rules(other: Callab
         }
 
     few, many = counts
-    assert 0 < many < few + 1_000
+    assert 0 < many < few + 400
 
 
 @pytest.fixture
@@ -131,6 +127,7 @@ def _as_in_a_proxy() -> Iterator[None]:
     sys.setswitchinterval(interval_s)
 
 
+@pytest.mark.kafka
 @pytest.mark.usefixtures("_as_in_a_proxy")
 async def test_a_reload_of_20_000_rules_holds_the_loop_for_less_than_50_ms(tmp_path: Path) -> None:
     """The time is that of the CPU, in all threads: what other processes take from this one is not the reload's."""

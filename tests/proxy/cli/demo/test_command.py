@@ -52,6 +52,7 @@ def test_sampled_is_measured_over_a_whole_cycle() -> None:
     assert "consumer: held" in done.stdout
 
 
+@pytest.mark.kafka
 def test_a_killed_demo_leaves_no_process_behind() -> None:
     with subprocess.Popen([*DEMO, *RATES, "--seconds", "60"], stdout=subprocess.PIPE) as demo:
         assert demo.stdout is not None

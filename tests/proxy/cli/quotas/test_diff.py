@@ -2,19 +2,21 @@
 
 import json
 
-from hypothesis import given
+from hypothesis import given, settings
 
 from kafka_quota_proxy.protocol.client_quotas import AlterRequest
 from kafka_quota_proxy.proxy.cli.quotas.rules_file import changes_of, differences, lines
 from kafka_quota_proxy.proxy.rules.alter import decide
 from kafka_quota_proxy.proxy.rules.codec import RequestedChanges, read_changes, written_changes
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, apply
+from tests.support.cases import FEW_EXAMPLES
 from tests.support.quota_rules import some_rules
 
 P, C = "producer_byte_rate", "consumer_byte_rate"
 Rules = dict[Entity, StoredRule]
 
 
+@settings(max_examples=40)
 @given(some_rules, some_rules)
 def test_changes_produce_the_new_rules(old: Rules, wanted: Rules) -> None:
     new = {entity: None for entity in old if entity not in wanted} | wanted
@@ -39,6 +41,7 @@ def _names(entity: Entity) -> dict[str, str | None]:
     return {kind: name if isinstance(name, str) else None for kind, name in parts if name is not None}
 
 
+@FEW_EXAMPLES
 @given(some_rules)
 def test_equal_rules_need_no_change(rules: Rules) -> None:
     assert differences(rules, rules) == ()

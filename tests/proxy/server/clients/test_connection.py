@@ -44,6 +44,12 @@ from tests.support.stub_broker import (
 
 pytestmark = pytest.mark.usefixtures("relay")
 
+
+@pytest.fixture(autouse=True)
+def _sweeps_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.05)
+
+
 # 10,400 B in a window of 10 s are 4 % over this quota. The throttle time for them is 0.4 s.
 LIMITED = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, consumer_byte_rate=1_000.0)
 OVER_BYTES = 10_400
@@ -296,7 +302,7 @@ def two_buffers_of(connection: ClientConnection) -> tuple[int, int]:
 
 @on_uvloop
 async def test_a_client_that_does_not_read_stalls_its_broker_and_loses_nothing() -> None:
-    size_bytes = 64 * MIB
+    size_bytes = 24 * MIB
     async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(fetch_request())
@@ -317,7 +323,7 @@ async def test_a_client_that_does_not_read_stalls_its_broker_and_loses_nothing()
 
 @on_uvloop
 async def test_a_broker_that_does_not_read_stalls_its_client_and_loses_nothing() -> None:
-    size_bytes = 64 * MIB
+    size_bytes = 24 * MIB
     request = produce_request(2, size_bytes=size_bytes)
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
         await client.ask(other_request(1))
@@ -379,11 +385,8 @@ async def test_request_of_a_muted_client_that_has_gone_is_not_forwarded(with_res
         assert produce_bucket(server, broker).usage.requests == 1
 
 
-@pytest.mark.parametrize("with_reset", [False, True])
 @on_uvloop
-async def test_long_waiting_request_of_a_client_that_has_gone_is_dropped(
-    monkeypatch: pytest.MonkeyPatch, with_reset: bool
-) -> None:
+async def test_long_waiting_request_of_a_client_that_has_gone_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of it has not been read when the client closes its side, and may not have been sent."""
     monkeypatch.setattr(session_module, "_LONG_WAIT_MS", 100)
     async with (
@@ -395,10 +398,7 @@ async def test_long_waiting_request_of_a_client_that_has_gone_is_dropped(
         await first.ask(produce_request(1, size_bytes=30_000))
         client.writer.write(produce_request(2, size_bytes=1_000_000))
         await eventually(lambda: any(one.state.blocked_by is not None for one in server.listeners[0].connections))
-        if with_reset:
-            client.reset()
-        else:
-            client.writer.close()
+        client.writer.close()
 
         await eventually(lambda: len(server.listeners[0].connections) == 1)
         assert server.listeners[0].counters.abandoned == 1
@@ -416,7 +416,7 @@ async def test_waiting_records_without_an_answer_are_written_though_their_client
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)
         await eventually(lambda: only_connection(server).state.blocked_by is not None)
         client.writer.close()
-        await asyncio.sleep(1.5)  # longer than a sweep takes to find clients that have gone
+        await asyncio.sleep(0.3)  # longer than a sweep takes to find clients that have gone
         assert len(server.listeners[0].connections) == 1
 
         await eventually(lambda: len(broker.in_use[0].requests) == 2)
@@ -428,7 +428,6 @@ async def test_waiting_records_without_an_answer_are_written_though_their_client
 async def test_clients_that_have_gone_take_no_place_of_others_while_their_records_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.05)
     monkeypatch.setattr(listener_state, "MAX_OUTLIVED", 5)
     rule = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, connections=7)
     async with (
@@ -465,8 +464,7 @@ async def test_clients_that_have_gone_take_no_place_of_others_while_their_record
 
 
 @on_uvloop
-async def test_a_client_that_still_awaits_an_answer_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.05)
+async def test_a_client_that_still_awaits_an_answer_keeps_its_place() -> None:
     async with (
         stub_broker(lambda _: b"") as broker,
         running(config_to(broker, LIMITED)) as server,
