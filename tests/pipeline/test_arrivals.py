@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.pipeline.arrivals import LEAST_PARTS, ArrivalQueue, NeighbourRates, Parts
 from kafka_quota_proxy.pipeline.arrivals import parts as parts_in_arrays
 from tests.pipeline.literal_replay import Demand, arrays, beside, parts, parts_of
+from tests.support.cases import A_THIRD
 
 START_MS = 1_000_000
 # Rates of neighbour records, in bytes per millisecond.
@@ -63,6 +64,7 @@ def test_parts_lie_within_their_interval_in_order_and_add_up(demand: Demand) -> 
     assert demand.start_ms <= times[0] <= times[-1] <= demand.start_ms + demand.interval_ms
 
 
+@A_THIRD
 @given(given=demands)
 def test_many_records_are_cut_as_each_is_by_itself(given: list[Demand]) -> None:
     assert pairs(parts_in_arrays(arrays(given))) == one_by_one(given)
@@ -75,6 +77,7 @@ def test_parts_are_exact_when_products_exceed_64_bits() -> None:
         assert pairs(parts_in_arrays(arrays(some))) == one_by_one(some)
 
 
+@A_THIRD
 @given(given=demands, at_once=st.integers(1, 20))
 def test_due_parts_come_in_order(given: list[Demand], at_once: int) -> None:
     queue = ArrivalQueue()
@@ -212,6 +215,7 @@ records = st.lists(
 ).map(lambda found: sorted(found, key=lambda one: one[1].start_ms))
 
 
+@A_THIRD
 @given(given=records, at_once=st.integers(1, 30))
 def test_rates_do_not_depend_on_batches_or_other_clients(given: list[tuple[int, Demand]], at_once: int) -> None:
     expected = {

@@ -13,6 +13,7 @@ from kafka_quota_proxy.pipeline.bucket_stream import HEAD, ROW, START_BITS, repl
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.record import CANDIDATE_BUCKET
 from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
+from tests.support.cases import A_THIRD
 
 QUOTAS = CandidateQuotas(
     config=ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=1_000.0),))
@@ -40,6 +41,7 @@ def batches(rows: Sequence[tuple[int | str | None, ...]], size: int) -> Iterator
         yield pa.RecordBatch.from_arrays(arrays, ["key", *ROW, HEAD])
 
 
+@A_THIRD
 @given(size=st.integers(1, 130))
 def test_each_bucket_is_replayed_by_itself_under_each_limit(size: int) -> None:
     demands = [Demand(at * 1_000, 1_000, 3_000, 3) for at in range(40)]

@@ -17,6 +17,7 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from tests.pipeline.brute_force import passed
 from tests.pipeline.literal_replay import Demand, LiteralReplay, arrays, beside, parts
+from tests.support.cases import A_THIRD
 
 LIMIT = 1_000.0
 
@@ -117,6 +118,7 @@ def test_a_client_that_asks_for_twice_its_limit_gets_it_in_twice_the_time() -> N
     assert outcome.sent_ms == pytest.approx(1_200_000, rel=0.02)
 
 
+@A_THIRD
 @given(
     given=demands,
     tried=st.lists(st.floats(100, 6_000), min_size=1, max_size=5, unique=True),
@@ -143,6 +145,7 @@ def test_a_replay_ends_early_under_a_limit_that_delays_for_too_long_and_under_al
             assert outcome.total().longest_delay_ms > max_delay_ms
 
 
+@A_THIRD
 @given(given=demands, kind=kinds)
 def test_the_total_is_that_of_all_hours(given: list[Demand], kind: QuotaKind) -> None:
     far = [
@@ -309,6 +312,7 @@ def test_batch_sizes_do_not_change_the_outcome(
     assert outcomes == [one_by_one(given, bucket(limit, kind, shaping=shaping, burst_ms=burst_ms))]
 
 
+@A_THIRD
 @given(
     given=demands,
     limit=st.floats(100, 3_000),

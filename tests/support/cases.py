@@ -9,6 +9,8 @@ from hypothesis import settings
 # For a property test that runs once for each version or codec. It has a tenth of the usual examples. The profile "deep"
 # in conftest.py has many more.
 FEW_EXAMPLES = settings(max_examples=max(settings().max_examples // 10, 5))
+# For a property whose examples are long.
+A_THIRD = settings(max_examples=settings().max_examples // 3)
 
 _Test = Callable[..., None]
 
