@@ -7,14 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from kafka_quota_proxy.config.model import ProxyConfig
-from kafka_quota_proxy.proxy.admin.status.event_streams import MAX_STREAMS
 from tests.proxy.admin.test_http_server import admin_of, ask, ready_server
 from tests.support.quota_page import FILED, LISTENER, TOKEN, page
 from tests.support.stub_broker import on_uvloop
 
 TESTING = ProxyConfig(listeners=(LISTENER,), quotas=(FILED,), testing=True)
 FOREIGN = ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"})
-STREAM = "/clients/stream"
 
 
 def hold(stack: ExitStack, port: int, sent: bytes, count: int) -> list[socket.socket]:
@@ -35,18 +33,6 @@ def read_all(client: socket.socket) -> bytes:
 
 
 # -- pages of other web sites
-
-
-async def test_streams_of_other_sites_take_no_place_of_the_status_page() -> None:
-    async with admin_of(ready_server()) as admin:
-        for foreign in (*FOREIGN, {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Dest": "document"}):
-            head = "".join(f"{name}: {value}\r\n" for name, value in foreign.items())
-            with ExitStack() as stack:
-                request = f"GET {STREAM} HTTP/1.1\r\nHost: 127.0.0.1:{admin.port}\r\n{head}\r\n".encode()
-                clients = hold(stack, admin.port, request, MAX_STREAMS)
-                answers = [await asyncio.to_thread(read_all, client) for client in clients]
-                assert {answer.split()[1] for answer in answers} == {b"403"}, foreign
-                assert not len(admin._ports[0]._streams[STREAM])
 
 
 async def test_requests_of_other_sites_are_refused(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -65,17 +64,6 @@ async def test_orders_are_added_listed_and_removed(tmp_path: Path) -> None:
             assert (await one.ask("DELETE", f"throttles/{gone}")).status == 404
         assert (await one.ask("DELETE", "throttles")).status == 200
         assert one.testing.orders == {}
-
-
-@on_uvloop
-async def test_many_threads_ask_at_once(tmp_path: Path) -> None:
-    async with control(tmp_path) as one:
-        with ThreadPoolExecutor(32) as threads:
-            asyncio.get_running_loop().set_default_executor(threads)
-            answers = await asyncio.gather(*(one.ask("POST", "throttles", ORDER) for _ in range(64)))
-
-        assert [answer.status for answer in answers] == [200] * 64
-        assert sorted(answer.json["id"] for answer in answers) == list(range(1, 65))
 
 
 @on_uvloop

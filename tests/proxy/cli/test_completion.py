@@ -1,14 +1,11 @@
 """Tests the completion scripts in real shells: bash, zsh and fish."""
 
-import re
-import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from kafka_quota_proxy.proxy.__main__ import main
-from tests.support.shells import PROGRAM, Shell
+from tests.support.shells import Shell
 
 _TYPED = {
     "che\t": "check",
@@ -38,35 +35,3 @@ def test_the_tab_key_completes_commands_options_choices_and_files(
         run = {keys: shell.run(keys) for keys in _TYPED}
 
     assert run == _TYPED
-
-
-def help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit):
-        main([*command.split(), "--help"])
-    return capsys.readouterr().out
-
-
-def completed(source: Path, words: str) -> set[str]:
-    """Return what bash offers for the last of the words."""
-    line = [PROGRAM, *words.split(" ")]
-    program = (
-        f"source {source}; COMP_WORDS=({shlex.join(line)}); COMP_CWORD={len(line) - 1}; "
-        f"$(complete -p {PROGRAM} | sed 's/.*-F //; s/ .*//'); printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    )
-    ended = subprocess.run(["bash", "--norc", "-c", program], capture_output=True, text=True, check=True)
-    return set(ended.stdout.split())
-
-
-def test_bash_offers_every_command_and_every_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = tmp_path / "script"
-    source.write_text(script("bash", capsys))
-    commands = set(re.findall(r"^    ([a-z]+)(?: |$)", help_of("", capsys), re.MULTILINE))
-    actions = set(re.findall(r"^    ([a-z]+)(?: |$)", help_of("quotas", capsys), re.MULTILINE))
-
-    assert {"run", "rebalance", "completion"} <= commands
-    assert completed(source, "") == commands
-    assert completed(source, "quotas ") == actions
-    for words in [*sorted(commands), *(f"quotas {action}" for action in sorted(actions))]:
-        shown = help_of(words, capsys).partition("\nexample")[0]
-        options = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", shown, re.MULTILINE))
-        assert completed(source, f"{words} --") == options, words

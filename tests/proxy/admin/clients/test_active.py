@@ -2,7 +2,7 @@
 
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.proxy.admin.clients.active import active_buckets, connections_of
+from kafka_quota_proxy.proxy.admin.clients.active import active_buckets
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.throttled_clients import LISTENER, connect, server_with
@@ -53,15 +53,3 @@ async def test_a_changed_rule_counts_before_the_next_request() -> None:
 
     (one,) = active_buckets(server, now_ms=NOW_MS, rest=lambda: None)
     assert (one.limit, one.utilisation, one.rule) == (800.0, 0.5, changed)
-
-
-async def test_connections_are_those_of_the_wanted_buckets() -> None:
-    server = server_with(RULE)
-    etl = connect(server, "etl", now_ms=NOW_MS, address="10.0.0.1")
-    assert connect(server, "etl", now_ms=NOW_MS, address="10.0.0.2") is etl
-    connect(server, "other", now_ms=NOW_MS)
-
-    found = connections_of(server, {etl}, rest=lambda: None)
-
-    assert list(found) == [etl]
-    assert [one.state.account.peer_host for one in found[etl]] == ["10.0.0.1", "10.0.0.2"]

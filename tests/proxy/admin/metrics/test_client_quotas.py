@@ -32,27 +32,6 @@ def rows_of(*quotas: BrokerQuotas, now_ms: int = NOW_MS) -> list[Row]:
     return read([one.produce for one in quotas], now_ms=now_ms, rest=no_rest)
 
 
-def test_a_row_has_the_usage_of_its_bucket() -> None:
-    quotas = BrokerQuotas(CONFIG)
-    charge(quotas, "etl", 4_000)
-    charge(quotas, "etl", 8_000)
-
-    (row,) = rows_of(quotas)
-
-    # 12,000 B in 10 s are 1,200 B/s. That is 20 % over the limit, so the client is throttled for 2 s.
-    assert row == Row(
-        QuotaKind.PRODUCE,
-        Tags("", "etl"),
-        UsageTotals(12_000, 2, 1, 2_000, 0),
-        1_200.0,
-        1.2,
-        2_000.0,
-        1_000.0,
-        None,
-        12.0,
-    )
-
-
 def test_a_bucket_has_a_row_once_it_is_charged_and_the_limit_of_now() -> None:
     quotas = BrokerQuotas(ProxyConfig(listeners=()))
     quotas.buckets(principal="ANONYMOUS", client_id="idle", now_ms=NOW_MS)
@@ -183,17 +162,6 @@ def test_no_counter_falls_and_their_sum_is_the_charge(steps: list[tuple[str, str
         total = sum(usage.amount for usage in now_own.values()) + (other or NO_USAGE).amount + ended.amount
         assert total == charged
         last_own, last_other = now_own, other or NO_USAGE
-
-
-def test_no_counter_falls_after_an_eviction_during_a_scrape() -> None:
-    names = Names(most=0)
-    names.divide(made({"a": UsageTotals(10, 1, 0, 0, 0)}), no_rest)
-
-    _, late = names.divide(made({}), no_rest)  # "a" went after the usage of removed buckets was read
-    _, next_one = names.divide(made({"b": UsageTotals(5, 1, 0, 0, 0)}), no_rest, gone=UsageTotals(10, 1, 0, 0, 0))
-
-    assert late == UsageTotals(10, 1, 0, 0, 0)
-    assert next_one == UsageTotals(15, 2, 0, 0, 0)
 
 
 def made(used: dict[str, UsageTotals]) -> list[Row]:

@@ -7,10 +7,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_quota_proxy.proxy.admin.metrics.exposition import (
-    LINES_BETWEEN_RESTS,
     Family,
-    Metric,
-    Namespace,
     labels,
     summed,
     write,
@@ -54,29 +51,3 @@ def test_any_label_and_value_is_parsed_as_written(values: dict[str, str], value:
     found = family.samples[0]
     assert found.labels == values
     assert found.value == value or isnan(found.value) is isnan(value) is True
-
-
-def test_writing_rests_after_each_piece() -> None:
-    rests: list[int] = []
-    samples = [(labels(number=str(number)), number) for number in range(10 * LINES_BETWEEN_RESTS)]
-
-    pieces = list(write([Family("many", "gauge", "Many.", samples)], lambda: rests.append(1)))
-
-    assert len(rests) == 10
-    assert max(piece.count(b"\n") for piece in pieces) <= LINES_BETWEEN_RESTS + 1
-
-
-TABLE: tuple[Metric[str], ...] = (
-    ("letters", "How long it is.", lambda text: len(text) or None),
-    ("empty_total", "Whether it is empty.", lambda text: not text),
-)
-
-
-def test_each_metric_of_a_table_has_a_sample_for_each_row_with_a_value() -> None:
-    space = Namespace("kafka_text")
-    assert list(space.table(TABLE, [("{a}", "abc"), ("{b}", "")])) == [
-        Family("kafka_text_letters", "gauge", "How long it is.", [("{a}", 3.0)]),
-        Family("kafka_text_empty_total", "counter", "Whether it is empty.", [("{a}", 0.0), ("{b}", 1.0)]),
-    ]
-    assert [family.samples for family in space.single_values(TABLE, "abc")] == [[("", 3.0)], [("", 0.0)]]
-    assert list(space.single_values(TABLE, None)) == []

@@ -48,15 +48,6 @@ def values(prefix: str, families: Iterable[Family]) -> dict[str, float]:
     return {family.name.removeprefix(prefix): dict(family.samples)[""] for family in families}
 
 
-@on_uvloop
-async def test_without_a_source_there_are_no_families() -> None:
-    server = Server(ProxyConfig(listeners=(LISTENER,)))
-
-    assert list(quota_change_metrics(None)) == []
-    assert list(quota_source_metrics(server.quota_manager)) == []
-    assert "store" not in Health(server, Reloads()).readiness()
-
-
 def managed(source: RuleSource, *users: str) -> QuotaManager:
     """Return a manager of a source and of a file with rules of these users."""
     quotas = tuple(QuotaRule(user=user, producer_byte_rate=1.0) for user in users)

@@ -98,16 +98,6 @@ def test_a_proxy_without_a_fault_is_well() -> None:
     assert verdict("ready", [], overview(1, 0), [REACHED]) == "Well: 1 client, 0 throttled, 1 broker reached"
 
 
-@pytest.mark.parametrize(
-    ("state", "said"), [("starting", "clients cannot connect yet"), ("draining", "waits for open connections to end")]
-)
-def test_a_proxy_that_starts_or_stops_is_not_well(state: str, said: str) -> None:
-    sentence = verdict(state, ["and a fault"], overview(0, 0), [REACHED])
-
-    assert sentence.startswith("Not well: the proxy st")
-    assert sentence.endswith(f"{said}; and a fault. 0 clients, 0 throttled, 1 broker reached")
-
-
 def test_brokers_that_cannot_be_reached_are_named() -> None:
     found = faults_of([REACHED, away(1)], READ, None, None)
     many = faults_of([away(number) for number in range(5)], READ, None, None)

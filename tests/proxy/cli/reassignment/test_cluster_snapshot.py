@@ -90,17 +90,6 @@ def test_a_move_has_the_log_sizes_of_leader_and_follower_and_the_count_of_other_
     assert cluster.asked_brokers == [1, 2, 4]
 
 
-def test_a_new_replica_in_sync_is_not_counted_among_the_old_followers() -> None:
-    """The partition moves to two brokers, and the replica at one of them is in sync already."""
-    cluster = _cluster()
-    cluster.moving = {("orders", 1): [4, 5]}
-    cluster.partitions["orders", 1] = (2, [2, 3, 4])
-
-    moves = _read(cluster).moves
-
-    assert {move.follower: sizes.in_sync_followers for move, sizes in moves.items()} == {4: 1, 5: 1}
-
-
 def test_a_deleted_topic_has_no_moves_and_without_reassignments_no_sizes_are_read() -> None:
     cluster = _cluster()
     del cluster.partitions["orders", 1]
