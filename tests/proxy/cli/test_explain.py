@@ -266,20 +266,6 @@ def test_open_connections_of_brokers_and_at_inter_broker_listeners_have_no_limit
     assert listeners == {"clients": {"enforcement": "respond"}, "internal": None}
 
 
-def test_the_limit_of_an_address_covers_all_users(other_kinds: Path, explained: Explained) -> None:
-    assert explained(other_kinds, "--user", "admin", "--ip", "10.0.0.8") == (
-        "user admin, no client-id\n"
-        "  exempt       no quota applies to this user (principals.exempt)\n"
-        "\n"
-        "connection_creation_rate of 10.0.0.8: 5 connections per second\n"
-        f"  rule         ip <default> ({other_kinds}:7)\n"
-        "  bucket       10.0.0.8; all connections from this address to a broker, for any user\n"
-    )
-    found = json.loads(explained(other_kinds, "--user", "admin", "--ip", "10.0.0.8", "--json"))
-    assert [key for key, one in found.items() if one] == ["connection_creation_rate"]
-    assert "  listener     shadow: observe, closes nothing\n" in connections_of(other_kinds, "bob", explained)
-
-
 @pytest.mark.parametrize(
     ("written", "where", "others"),
     [
@@ -438,18 +424,3 @@ def test_json_has_times_and_inactive_rules(capsys: pytest.CaptureFixture[str], t
         "rule": None,
         "not_now": [{"rule": {"ip": "<default>"}, "limit": 5, "source": "c.yaml:8", **expired}],
     }
-
-
-def test_the_rule_outside_a_schedule_has_its_end(explained: Explained, path: Path) -> None:
-    schedule = "{hours: 22:00-06:00, time_zone: Europe/Berlin, otherwise: {consumer_byte_rate: 3000}}"
-    rule = f"{{user: alice, producer_byte_rate: 1000, expires: 2026-12-05T00:00:00Z, schedule: {schedule}}}"
-    path.write_text(f"{LISTENER}quotas: [{rule}]\n")
-
-    said = explained(path, "--user", "alice", "--at", "2026-12-01T12:00:00+01:00")
-    words = "outside its schedule (mon-sun 22:00-06:00 Europe/Berlin)"
-    assert "producer_byte_rate: not limited\n  not now      user alice, 1000 bytes (1 kB) per second" in said
-    assert f"level 3: {words}, again at 2026-12-01T21:00:00Z\n" in said
-    assert (
-        f"  time         {words}: the limits under otherwise apply until 2026-12-01T21:00:00Z\n"
-        "  time         expires at 2026-12-05T00:00:00Z\n"
-    ) in said

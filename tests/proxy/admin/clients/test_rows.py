@@ -163,20 +163,6 @@ async def test_clients_that_share_a_bucket_share_a_row_and_each_finds_it() -> No
     assert rows(server, user="bob", client_id="two") == []
 
 
-async def test_a_row_without_a_limit_has_no_rule_and_at_most_20_addresses() -> None:
-    server = server_with(ETL)
-    now_ms = now()
-    for number in range(30):
-        connect(server, "free", now_ms=now_ms, address=f"10.0.0.{number + 10}").charge(1, now_ms=now_ms)
-
-    (row,) = rows(server)
-
-    assert (row["connections"], len(row["addresses"]), row["addresses"][0]) == (30, 20, "10.0.0.10")
-    empty = ("limit", "limit_written", "utilisation", "rule", "level", "shaping", "enforcement", "throttled_since")
-    assert [row[key] for key in empty] == [None] * len(empty)
-    assert (row["throttled"], row["throttled_for_ms"], row["throttle_seconds_last_minute"]) == (False, 0, 0.0)
-
-
 def charge(
     server: Server, client_id: str, part: float, *, kind: QuotaKind = QuotaKind.PRODUCE, wait_ms: int = 0
 ) -> None:

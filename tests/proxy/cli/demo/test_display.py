@@ -2,15 +2,7 @@
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.display import Display, format_rate
-
-MIB = 1024 * 1024
-
-
-def test_a_rate_has_the_unit_that_fits() -> None:
-    rates = (0, 1_023, 1_024, 3 * 1024 * MIB)
-
-    assert [format_rate(rate) for rate in rates] == ["0 B/s", "1023 B/s", "1.0 KiB/s", "3.0 GiB/s"]
+from kafka_quota_proxy.proxy.cli.demo.display import Display
 
 
 def test_progress_is_one_line_a_second(capsys: pytest.CaptureFixture[str]) -> None:

@@ -155,14 +155,3 @@ def test_the_topics_of_a_metadata_request_are_created(mock: Mock, admin: MockAdm
     assert ask(admin, module.MetadataRequest(topics=topics, **flags)) is None
 
     assert mock.leaders == {"second": [3], "first": [1] * 4}
-
-
-@pytest.mark.parametrize("version", range(4))
-def test_broker_1_is_the_coordinator(mock: Mock, admin: MockAdmin, version: int) -> None:
-    module = requests("find_coordinator", version)
-    kinds = (0, 1) if version >= 1 else (0,)
-
-    for kind in kinds:
-        ask(admin, module.FindCoordinatorRequest(key="name", **({"key_type": kind} if version >= 1 else {})))
-
-    assert mock.coordinators == [("group", "name", 1), ("transaction", "name", 1)][: len(kinds)]
