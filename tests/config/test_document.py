@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.document import Odd, key_path, parse
+from kafka_quota_proxy.config.document import Odd, parse
 from kafka_quota_proxy.config.errors import ConfigError
 from tests.support.cases import each_case
 

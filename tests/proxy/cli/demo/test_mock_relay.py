@@ -1,7 +1,6 @@
 """Tests the relay in front of the mock cluster: the frames that it repairs, and how connections end."""
 
 import asyncio
-import gc
 import select
 import socket
 import struct
