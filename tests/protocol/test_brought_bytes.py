@@ -3,9 +3,8 @@
 import pytest
 
 from kafka_quota_proxy.protocol.brought_bytes import brought_bytes
-from tests.simulation.wire import fetch, share_fetch
-from tests.simulation.wire.fetch import FetchedPartition, FetchedTopic
-from tests.simulation.wire.share_fetch import AcquiredRecords, SharedPartition, SharedTopic
+from tests.simulation.wire import transfer
+from tests.simulation.wire.transfer import AcquiredRecords, FetchedPartition, FetchedTopic, SharedPartition, SharedTopic
 
 TOPIC_ID = bytes(range(16))
 SIZES = (0, 300, 0, 70_000)
@@ -14,7 +13,7 @@ SIZES = (0, 300, 0, 70_000)
 def fetched(version: int) -> bytes:
     topic = TOPIC_ID if version >= 13 else "a topic" * 30
     partitions = [FetchedPartition(number, bytes(size)) for number, size in enumerate(SIZES)]
-    return fetch.response(1, version, [FetchedTopic(topic, partitions), FetchedTopic(topic, [])])
+    return transfer.fetch.response(1, version, [FetchedTopic(topic, partitions), FetchedTopic(topic, [])])
 
 
 def shared(version: int) -> bytes:
@@ -23,7 +22,7 @@ def shared(version: int) -> bytes:
         SharedPartition(1, bytes(300), [AcquiredRecords(0, 9), AcquiredRecords(20, 29)]),
         SharedPartition(2, bytes(70_000)),
     ]
-    return share_fetch.response(1, version, [SharedTopic(TOPIC_ID, partitions)], error_message="an error")
+    return transfer.share_fetch.response(1, version, [SharedTopic(TOPIC_ID, partitions)], error_message="an error")
 
 
 @pytest.mark.parametrize("version", range(4, 17))

@@ -5,7 +5,7 @@ from struct import pack
 import pytest
 
 from kafka_quota_proxy.protocol.fetched_batches import first_batch_bytes
-from tests.simulation.wire.fetch import FetchedPartition, FetchedTopic, response
+from tests.simulation.wire.transfer import FetchedPartition, FetchedTopic, fetch
 
 BATCH = pack(">qi", 5, 288) + bytes(288)
 TOPIC_ID = bytes(range(16))
@@ -14,7 +14,7 @@ TOPIC_ID = bytes(range(16))
 def frame(version: int, *partitions: FetchedPartition) -> bytes:
     names = (TOPIC_ID, bytes(16)) if version >= 13 else ("t", "another")
     empty = FetchedTopic(names[1], [FetchedPartition(number) for number in range(3)])
-    return response(7, version, [empty, FetchedTopic(names[0], partitions)])
+    return fetch.response(7, version, [empty, FetchedTopic(names[0], partitions)])
 
 
 @pytest.mark.parametrize("version", range(4, 17))

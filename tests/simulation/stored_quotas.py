@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import DEFAULT
-from tests.simulation.wire import alter_client_quotas
+from tests.simulation.wire import administration
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -118,7 +118,7 @@ class StoredQuotas(Check):
         if exchange.api_key != frames.ALTER_QUOTAS or not self._has_store:
             return
         self.turn += 1
-        request = alter_client_quotas.parse_request(exchange.request)
+        request = administration.alter_client_quotas.parse_request(exchange.request)
         if request.validate_only:
             return
         entries: list[list[tuple[Register, Write]]] = []
@@ -139,7 +139,7 @@ class StoredQuotas(Check):
         if exchange.api_key != frames.ALTER_QUOTAS or exchange.response is None:
             return
         self.turn += 1
-        response = alter_client_quotas.parse_response(exchange.response, exchange.api_version)
+        response = administration.alter_client_quotas.parse_response(exchange.response, exchange.api_version)
         if not self._has_store:
             if any(result.error_code == 0 for result in response.entries):
                 self.world.fail(self.name, f"{exchange} has changed a quota, and there is no store")
@@ -152,7 +152,7 @@ class StoredQuotas(Check):
                 self._end(register, write, result)
         self._tell()
 
-    def _end(self, register: Register, write: Write, result: alter_client_quotas.Result) -> None:
+    def _end(self, register: Register, write: Write, result: administration.AlteredEntity) -> None:
         is_kept_back = result.error_code == _STORAGE_ERROR and _OPEN_OUTCOME not in (result.error_message or "")
         if result.error_code in _REFUSALS or is_kept_back:
             register.writes.remove(write)

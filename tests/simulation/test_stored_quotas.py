@@ -9,8 +9,8 @@ from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.support import StandIn, found
 from tests.simulation.ledger import Entity, Exchange
 from tests.simulation.stored_quotas import StoredQuotas
-from tests.simulation.wire import alter_client_quotas, describe_client_quotas
-from tests.simulation.wire.describe_client_quotas import EntityPart
+from tests.simulation.wire import administration
+from tests.simulation.wire.administration import EntityPart
 
 KEY = "producer_byte_rate"
 ETL = (EntityPart("client-id", "etl"),)
@@ -40,29 +40,29 @@ class Administrator:
         self.stored.file_applied([IN_FILE])
 
     def send(self, value: float | None, entity: tuple[EntityPart, ...] = ETL, *, is_dry_run: bool = False) -> Exchange:
-        operation = alter_client_quotas.Operation(KEY, value or 0.0, remove=value is None)
-        alterations = [alter_client_quotas.Alteration(entity, [operation])]
-        frame = alter_client_quotas.request(1, 0, "admin", alterations, validate_only=is_dry_run)
+        operation = administration.Operation(KEY, value or 0.0, remove=value is None)
+        alterations = [administration.Alteration(entity, [operation])]
+        frame = administration.alter_client_quotas.request(1, 0, "admin", alterations, validate_only=is_dry_run)
         return self._send(49, frame)
 
     def answer(self, exchange: Exchange, error_code: int = 0, message: str | None = None) -> None:
-        result = alter_client_quotas.Result(ETL, error_code, message)
-        self.world.give(exchange, alter_client_quotas.response(1, 0, [result]))
+        result = administration.AlteredEntity(ETL, error_code, message)
+        self.world.give(exchange, administration.alter_client_quotas.response(1, 0, [result]))
 
     def alter(self, value: float | None, entity: tuple[EntityPart, ...] = ETL, error_code: int = 0) -> None:
         self.answer(self.send(value, entity), error_code)
 
     def ask(self) -> Exchange:
-        return self._send(48, describe_client_quotas.request(1, 0, "admin"))
+        return self._send(48, administration.describe_client_quotas.request(1, 0, "admin"))
 
     def show(self, exchange: Exchange, etl: float | None, web: float | None = 10_240.0) -> None:
         limits = {"etl": etl, "web": web}
         entries = [
-            describe_client_quotas.Entry([EntityPart("client-id", name)], [describe_client_quotas.QuotaValue(KEY, one)])
+            administration.QuotaEntry([EntityPart("client-id", name)], [administration.QuotaValue(KEY, one)])
             for name, one in limits.items()
             if one is not None
         ]
-        self.world.give(exchange, describe_client_quotas.response(1, 0, entries))
+        self.world.give(exchange, administration.describe_client_quotas.response(1, 0, entries))
 
     def crash(self) -> None:
         self.stored.proxy_ended(1, is_crash=True)

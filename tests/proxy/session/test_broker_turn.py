@@ -13,8 +13,8 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL
 from kafka_quota_proxy.proxy.rules.api import Administration, Ticket
 from kafka_quota_proxy.proxy.rules.outcome import Origin
-from tests.simulation.wire.fetch import FetchedPartition, FetchedTopic
-from tests.simulation.wire.fetch import response as written_response
+from tests.simulation.wire.transfer import FetchedPartition, FetchedTopic
+from tests.simulation.wire.transfer import fetch as written_fetch
 from tests.support.frames import (
     fetch_request,
     fetch_response,
@@ -142,7 +142,7 @@ def test_idle_fetch_of_many_partitions_bypasses_the_queue() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     request = fetch_request(1)
-    empty = written_response(1, 11, [FetchedTopic("t", [FetchedPartition(number) for number in range(1_000)])])
+    empty = written_fetch.response(1, 11, [FetchedTopic("t", [FetchedPartition(number) for number in range(1_000)])])
     assert len(empty) > 40_000
     first.client(request)
     crowd.wait(500)

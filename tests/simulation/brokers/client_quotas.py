@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.wire import alter_client_quotas, describe_client_quotas
+from tests.simulation.wire import administration
 from tests.simulation.wire.common import RequestHeader
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _KEYS: Final = frozenset(
 
 def answer_alter(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Change quotas, each entity all or nothing."""
-    request = alter_client_quotas.parse_request(frame)
+    request = administration.alter_client_quotas.parse_request(frame)
     quotas = connection.broker.cluster.quotas
     results = []
     for entry in request.entries:
@@ -33,13 +33,13 @@ def answer_alter(connection: "Connection", header: RequestHeader, frame: bytes) 
                     values[operation.key] = operation.value
             if not values:
                 del quotas[entity]
-        results.append(alter_client_quotas.Result(entry.entity, 0 if is_valid else _INVALID_REQUEST))
-    connection.answer(alter_client_quotas, header, results)
+        results.append(administration.AlteredEntity(entry.entity, 0 if is_valid else _INVALID_REQUEST))
+    connection.answer(administration.alter_client_quotas, header, results)
 
 
 def answer_describe(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Tell the quotas of all entities that match."""
-    request = describe_client_quotas.parse_request(frame)
+    request = administration.describe_client_quotas.parse_request(frame)
     entries = []
     for entity, values in connection.broker.cluster.quotas.items():
         parts = dict(entity)
@@ -47,18 +47,18 @@ def answer_describe(connection: "Connection", header: RequestHeader, frame: byte
             continue
         if all(_matches(component, parts) for component in request.components):
             entries.append(
-                describe_client_quotas.Entry(
-                    [describe_client_quotas.EntityPart(*part) for part in entity],
-                    [describe_client_quotas.QuotaValue(*value) for value in values.items()],
+                administration.QuotaEntry(
+                    [administration.EntityPart(*part) for part in entity],
+                    [administration.QuotaValue(*value) for value in values.items()],
                 )
             )
-    connection.answer(describe_client_quotas, header, entries)
+    connection.answer(administration.describe_client_quotas, header, entries)
 
 
-def _matches(component: describe_client_quotas.Component, parts: dict[str, str | None]) -> bool:
+def _matches(component: administration.Component, parts: dict[str, str | None]) -> bool:
     if component.entity_type not in parts:
         return False
     name = parts[component.entity_type]
-    if component.match_type == describe_client_quotas.ANY:
+    if component.match_type == administration.ANY:
         return True
-    return name == (None if component.match_type == describe_client_quotas.DEFAULT else component.match)
+    return name == (None if component.match_type == administration.DEFAULT else component.match)

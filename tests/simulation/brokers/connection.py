@@ -1,10 +1,10 @@
 """A connection to a simulated broker: frames put together from segments, one request at a time."""
 
 from collections.abc import Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tests.simulation.network import Handler
+from tests.simulation.wire.api import AnyApi
 from tests.simulation.wire.common import RequestHeader, WireError, get_i32, parse_header
 
 if TYPE_CHECKING:
@@ -182,8 +182,8 @@ class Connection(Handler):
         broker.world.ledger.answered(header.correlation_id, response)
         self.finish(throttle_ms)
 
-    def answer(self, api: ModuleType, header: RequestHeader, *args: Any, throttle_ms: int = 0, **fields: Any) -> None:
-        """Write the response of an API, which is a module of ``wire``, with these fields."""
+    def answer(self, api: AnyApi, header: RequestHeader, *args: Any, throttle_ms: int = 0, **fields: Any) -> None:
+        """Write the response of an API, with these fields."""
         if throttle_ms:
             fields["throttle_ms"] = throttle_ms
         frame = api.response(header.correlation_id, header.api_version, *args, **fields)

@@ -13,7 +13,7 @@ from tests.simulation.brokers.partition import (
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from tests.simulation.wire import fetch
+from tests.simulation.wire import transfer
 from tests.simulation.wire.common import NO_LEADER, NodeEndpoint, RequestHeader
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class _Read:
 
 def handle(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Answer a fetch when it has enough bytes, or after its longest wait."""
-    request = fetch.parse_request(frame)
+    request = transfer.fetch.parse_request(frame)
     broker = connection.broker
     planned = fetch_sessions.plan(broker, request, by_id=header.api_version >= _FIRST_TOPIC_ID)
     throttle_ms = broker.draw_throttle() if request.follower < 0 else 0
@@ -49,7 +49,7 @@ def handle(connection: "Connection", header: RequestHeader, frame: bytes) -> Non
     if planned.error or throttle_ms:
         # Like Kafka, answer a fetch that the broker throttles with nothing in it.
         error = planned.error
-        connection.answer(fetch, header, (), throttle_ms=throttle_ms, error_code=error, session_id=session_id)
+        connection.answer(transfer.fetch, header, (), throttle_ms=throttle_ms, error_code=error, session_id=session_id)
         return
     _Fetch(connection, request, planned).begin()
 
@@ -59,7 +59,7 @@ class _Fetch:
 
     __slots__ = ("_connection", "_parts", "_planned", "_request", "_timer")
 
-    def __init__(self, connection: "Connection", request: fetch.FetchRequest, planned: Plan) -> None:
+    def __init__(self, connection: "Connection", request: transfer.FetchRequest, planned: Plan) -> None:
         self._connection = connection
         self._request = request
         self._planned = planned
@@ -161,7 +161,7 @@ class _Fetch:
 
     def _answer(self, reads: list[_Read]) -> None:
         connection, planned, request = self._connection, self._planned, self._request
-        topics: dict[str | bytes, list[fetch.FetchedPartition]] = {}
+        topics: dict[str | bytes, list[transfer.FetchedPartition]] = {}
         endpoints: dict[int, NodeEndpoint] = {}
         served: list[Wanted] = []
         for read in reads:
@@ -180,11 +180,11 @@ class _Fetch:
             session_id = planned.session.session_id
             if planned.is_incremental:
                 planned.session.move_back(served)
-        answers = [fetch.FetchedTopic(topic, of_topic) for topic, of_topic in topics.items()]
+        answers = [transfer.FetchedTopic(topic, of_topic) for topic, of_topic in topics.items()]
         nodes = list(endpoints.values())
-        connection.answer(fetch, request.header, answers, session_id=session_id, endpoints=nodes)
+        connection.answer(transfer.fetch, request.header, answers, session_id=session_id, endpoints=nodes)
 
-    def _answer_of(self, read: _Read, endpoints: dict[int, NodeEndpoint]) -> fetch.FetchedPartition:
+    def _answer_of(self, read: _Read, endpoints: dict[int, NodeEndpoint]) -> transfer.FetchedPartition:
         partition, index = read.partition, read.wanted.index
         if partition is None or read.error:
             leader = NO_LEADER
@@ -192,7 +192,7 @@ class _Fetch:
                 connection = self._connection
                 leader, nodes = connection.broker.leader_of(partition, connection.listener)
                 endpoints.update((node.node_id, node) for node in nodes)
-            return fetch.FetchedPartition(index, b"", read.error, leader=leader)
+            return transfer.FetchedPartition(index, b"", read.error, leader=leader)
         mark = partition.high_watermark
         data = joined(read.batches, read.size)
-        return fetch.FetchedPartition(index, data, 0, mark, mark, 0)
+        return transfer.FetchedPartition(index, data, 0, mark, mark, 0)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.wire.fetch import FetchPartition, FetchRequest
+from tests.simulation.wire.transfer import FetchPartition, FetchRequest
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.broker import Broker

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.ledger import Entity, Exchange
 from tests.simulation.network import Handler
-from tests.simulation.wire import fetch, records
+from tests.simulation.wire import records, transfer
 from tests.simulation.wire.common import correlation_id_of, get_i32
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class _Copy:
     def __init__(self, partition: "Partition", offset: int) -> None:
         self.partition = partition
         self.offset = offset
-        self.sent: fetch.FetchPartition | None = None
+        self.sent: transfer.FetchPartition | None = None
         self.backs_off_until_ms = 0.0
 
 
@@ -185,7 +185,7 @@ class Follower(Handler):
             self._timer = self.world.call_later(stall_ms + 1, self._go_on)
             return
         is_full = not self._session[1]
-        topics: dict[str | bytes, list[fetch.FetchPartition]] = {}
+        topics: dict[str | bytes, list[transfer.FetchPartition]] = {}
         self._asked = {}
         for key, copy in self._copies.items():
             if copy.backs_off_until_ms > now_ms:
@@ -194,7 +194,7 @@ class Follower(Handler):
                     self._forgotten.append(key)
                 continue
             epoch = copy.partition.leader_epoch
-            wanted = fetch.FetchPartition(key[1], copy.offset, self.partition_max_bytes, epoch, 0)
+            wanted = transfer.FetchPartition(key[1], copy.offset, self.partition_max_bytes, epoch, 0)
             self._asked[key] = (copy, copy.offset)
             if is_full or wanted != copy.sent:
                 copy.sent = wanted
@@ -209,21 +209,21 @@ class Follower(Handler):
         self._forgotten.clear()
         self._in_session = dict.fromkeys(self._asked)
         self._send(
-            [fetch.FetchTopic(topic, of_topic) for topic, of_topic in topics.items()],
-            [fetch.ForgottenTopic(topic, indexes) for topic, indexes in forgotten.items()],
+            [transfer.FetchTopic(topic, of_topic) for topic, of_topic in topics.items()],
+            [transfer.ForgottenTopic(topic, indexes) for topic, indexes in forgotten.items()],
         )
 
-    def _send(self, topics: list[fetch.FetchTopic], forgotten: list[fetch.ForgottenTopic]) -> None:
+    def _send(self, topics: list[transfer.FetchTopic], forgotten: list[transfer.ForgottenTopic]) -> None:
         ledger = self.world.ledger
         correlation_id = ledger.next_id()
         session_id, epoch = self._session
-        frame = fetch.request(
+        frame = transfer.fetch.request(
             correlation_id, self.version, self.entity.client_id, topics, max_wait_ms=_WAIT_MS, min_bytes=_MIN_BYTES,
             max_bytes=self.max_bytes, session_id=session_id, session_epoch=epoch, forgotten=forgotten,
-            replica_id=self.node_id, replica_state=fetch.ReplicaState(self.node_id),
+            replica_id=self.node_id, replica_state=transfer.ReplicaState(self.node_id),
         )  # fmt: skip
         self._exchange = Exchange(
-            correlation_id, frame, api_key=fetch.API_KEY, api_version=self.version, client=self.name,
+            correlation_id, frame, api_key=transfer.fetch.key, api_version=self.version, client=self.name,
             connection=self._connection, entity=self.entity, broker=self.leader, is_inter_broker=True,
             detail={key: offset for key, (_, offset) in self._asked.items()},
         )  # fmt: skip
@@ -242,7 +242,7 @@ class Follower(Handler):
             self._timer = None
         if exchange is None or correlation_id_of(frame) != exchange.correlation_id:
             self.world.fail("order of responses", f"{self.name} received {frame[:12]!r} for {exchange}")
-        response = fetch.parse_response(frame, self.version)
+        response = transfer.fetch.parse_response(frame, self.version)
         self.world.ledger.received(exchange, frame, throttle_ms=response.throttle_ms)
         if response.error_code:
             is_unknown = response.error_code == _SESSION_NOT_FOUND
@@ -267,7 +267,7 @@ class Follower(Handler):
         for copy in self._copies.values():
             copy.sent = None
 
-    def _check_partitions(self, response: fetch.FetchResponse) -> None:
+    def _check_partitions(self, response: transfer.FetchResponse) -> None:
         """Check which partitions are answered, as Kafka's FetchSessionHandler does."""
         answered = [(topic, partition.partition) for topic, of_topic in response.topics for partition in of_topic]
         session_id, epoch = self._session
@@ -279,7 +279,7 @@ class Follower(Handler):
         if epoch and response.session_id not in (0, session_id):
             self.world.fail("fetch sessions", f"{self.name} is answered in session {response.session_id}")
 
-    def _take(self, key: Key, answer: fetch.FetchedPartition) -> None:
+    def _take(self, key: Key, answer: transfer.FetchedPartition) -> None:
         copy, offset = self._asked[key]
         if self._copies.get(key) is not copy:
             return  # it has had another leader meanwhile

@@ -5,7 +5,7 @@ from zlib import crc32
 
 from tests.simulation.brokers.partition import UNKNOWN_TOPIC_OR_PARTITION
 from tests.simulation.clients import impostor
-from tests.simulation.wire import find_coordinator, heartbeat, init_producer_id, join_group, offset_commit, offset_fetch
+from tests.simulation.wire import groups
 from tests.simulation.wire.common import RequestHeader
 
 if TYPE_CHECKING:
@@ -25,17 +25,17 @@ def coordinator_of(cluster: "Cluster", key: str) -> int:
 
 def answer_find(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Say which broker coordinates groups."""
-    request = find_coordinator.parse_request(frame)
+    request = groups.find_coordinator.parse_request(frame)
     cluster = connection.broker.cluster
     found = []
     for key in request.keys:
         node_id = coordinator_of(cluster, key)
         if node_id < 0:
-            found.append(find_coordinator.Coordinator(key, -1, "", -1, _COORDINATOR_NOT_AVAILABLE))
+            found.append(groups.Coordinator(key, -1, "", -1, _COORDINATOR_NOT_AVAILABLE))
         else:
             address = cluster.advertised[node_id, connection.listener]
-            found.append(find_coordinator.Coordinator(key, node_id, *address))
-    connection.answer(find_coordinator, header, found)
+            found.append(groups.Coordinator(key, node_id, *address))
+    connection.answer(groups.find_coordinator, header, found)
 
 
 def _error(connection: "Connection", group_id: str) -> int:
@@ -50,29 +50,29 @@ def answer_markers(connection: "Connection", header: RequestHeader, frame: bytes
 
 def answer_heartbeat(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Say that the group is stable."""
-    request = heartbeat.parse_request(frame)
+    request = groups.heartbeat.parse_request(frame)
     throttle_ms = connection.broker.draw_throttle()
-    connection.answer(heartbeat, header, _error(connection, request.group_id), throttle_ms=throttle_ms)
+    connection.answer(groups.heartbeat, header, _error(connection, request.group_id), throttle_ms=throttle_ms)
 
 
 def answer_join(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Let each member lead a group of its own."""
-    request = join_group.parse_request(frame)
+    request = groups.join_group.parse_request(frame)
     member_id = request.member_id or f"member-{header.correlation_id}"
     connection.answer(
-        join_group,
+        groups.join_group,
         header,
         error_code=_error(connection, request.group_id),
         protocol_name=request.protocols[0].name if request.protocols else "",
         leader=member_id,
         member_id=member_id,
-        members=[join_group.Member(member_id)],
+        members=[groups.Member(member_id)],
     )
 
 
 def answer_commit(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Keep the offsets of a group."""
-    request = offset_commit.parse_request(frame)
+    request = groups.offset_commit.parse_request(frame)
     cluster = connection.broker.cluster
     error = _error(connection, request.group_id)
     topics = []
@@ -82,14 +82,14 @@ def answer_commit(connection: "Connection", header: RequestHeader, frame: bytes)
             code = error or (0 if (name, partition.partition) in cluster.partitions else UNKNOWN_TOPIC_OR_PARTITION)
             if not code:
                 cluster.offsets[request.group_id, name, partition.partition] = partition.offset
-            results.append(offset_commit.PartitionResult(partition.partition, code))
-        topics.append(offset_commit.TopicResult(name, results))
-    connection.answer(offset_commit, header, topics, throttle_ms=connection.broker.draw_throttle())
+            results.append(groups.PartitionResult(partition.partition, code))
+        topics.append(groups.TopicResult(name, results))
+    connection.answer(groups.offset_commit, header, topics, throttle_ms=connection.broker.draw_throttle())
 
 
 def answer_offsets(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Tell the offsets of a group."""
-    request = offset_fetch.parse_request(frame)
+    request = groups.offset_fetch.parse_request(frame)
     offsets = connection.broker.cluster.offsets
     error = _error(connection, request.group_id)
     asked: dict[str, list[int]] = {}
@@ -100,10 +100,10 @@ def answer_offsets(connection: "Connection", header: RequestHeader, frame: bytes
     else:
         asked = {topic.name: list(topic.partitions) for topic in request.topics}
     topics = [
-        offset_fetch.FoundTopic(
+        groups.FoundTopic(
             name,
             [
-                offset_fetch.FoundPartition(
+                groups.FoundPartition(
                     index,
                     offsets.get((request.group_id, name, index), -1),
                     error_code=0 if header.api_version >= _FIRST_FETCH_ALL else error,
@@ -113,13 +113,13 @@ def answer_offsets(connection: "Connection", header: RequestHeader, frame: bytes
         )
         for name, indexes in asked.items()
     ]
-    connection.answer(offset_fetch, header, [] if error else topics, error_code=error)
+    connection.answer(groups.offset_fetch, header, [] if error else topics, error_code=error)
 
 
 def answer_producer_id(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Give a producer an id that nobody has had."""
-    init_producer_id.parse_request(frame)
+    groups.init_producer_id.parse_request(frame)
     cluster = connection.broker.cluster
     cluster.next_producer_id += 1
     throttle_ms = connection.broker.draw_throttle()
-    connection.answer(init_producer_id, header, cluster.next_producer_id, throttle_ms=throttle_ms)
+    connection.answer(groups.init_producer_id, header, cluster.next_producer_id, throttle_ms=throttle_ms)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from tests.simulation.wire import sasl_authenticate, sasl_handshake
+from tests.simulation.wire import greeting
 from tests.simulation.wire.common import RequestHeader, WireError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ _MECHANISM: Final = "PLAIN"
 
 def answer_handshake(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Agree on PLAIN. Any other mechanism is refused, and the connection stays open."""
-    request = sasl_handshake.parse_request(frame)
+    request = greeting.sasl_handshake.parse_request(frame)
     error = 0
     if not connection.terms.requires_login:
         error = _ILLEGAL_STATE
@@ -23,12 +23,12 @@ def answer_handshake(connection: "Connection", header: RequestHeader, frame: byt
         error = _UNSUPPORTED_MECHANISM
     else:
         connection.mechanism = _MECHANISM
-    connection.answer(sasl_handshake, header, (_MECHANISM,), error_code=error)
+    connection.answer(greeting.sasl_handshake, header, (_MECHANISM,), error_code=error)
 
 
 def answer_authenticate(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Accept a user with its password. After a refusal, close the connection."""
-    request = sasl_authenticate.parse_request(frame)
+    request = greeting.sasl_authenticate.parse_request(frame)
     broker = connection.broker
     user: str | None = None
     error = 0
@@ -36,17 +36,17 @@ def answer_authenticate(connection: "Connection", header: RequestHeader, frame: 
         error = _ILLEGAL_STATE
     else:
         try:
-            user, password = sasl_authenticate.parse_plain_token(request.token)
+            user, password = greeting.parse_plain_token(request.token)
         except (WireError, UnicodeDecodeError):
             password = ""
         if user is None or broker.cluster.users.get(user) != password:
-            error = sasl_authenticate.AUTHENTICATION_FAILED
+            error = greeting.AUTHENTICATION_FAILED
         elif connection.user is not None and connection.user != user:
-            error = sasl_authenticate.AUTHENTICATION_FAILED  # who logs in again may not become another
+            error = greeting.AUTHENTICATION_FAILED  # who logs in again may not become another
     if not error:
         connection.user = user
     message = "Authentication failed: Invalid username or password" if error else None
-    connection.answer(sasl_authenticate, header, error_code=error, error_message=message)
+    connection.answer(greeting.sasl_authenticate, header, error_code=error, error_message=message)
     if error:
         broker.world.story.tell(f"broker {broker.node_id} refuses a login")
         connection.close()

@@ -10,7 +10,7 @@ from tests.simulation.brokers.partition import (
     UNKNOWN_TOPIC_ID,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from tests.simulation.wire import produce, records
+from tests.simulation.wire import records, transfer
 from tests.simulation.wire.common import NO_LEADER, NodeEndpoint, RequestHeader, Topic
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class _Entry:
 
 def handle(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Append the batches of a request, and answer it at once or when the replicas have them."""
-    request = produce.parse_request(frame)
+    request = transfer.produce.parse_request(frame)
     topics = [
         (topic, [_append(connection, topic, index, data, request.acks) for index, data in partitions])
         for topic, partitions in request.topics
@@ -155,15 +155,15 @@ class _Waiting:
                 batch, error = entry.batch, entry.error
                 if batch is not None and entry.partition is not None and not error:
                     acknowledged.append(batch)
-                    of_topic.append(produce.PartitionAnswer(entry.index, 0, batch.base_offset, -1, 0))
+                    of_topic.append(transfer.PartitionAnswer(entry.index, 0, batch.base_offset, -1, 0))
                     continue
                 leader = NO_LEADER
                 if error == NOT_LEADER and entry.partition is not None:
                     leader, nodes = connection.broker.leader_of(entry.partition, connection.listener)
                     endpoints.update((node.node_id, node) for node in nodes)
-                of_topic.append(produce.PartitionAnswer(entry.index, error, leader=leader))
-            answers.append(produce.TopicAnswer(topic, of_topic))
-        response = produce.response(
+                of_topic.append(transfer.PartitionAnswer(entry.index, error, leader=leader))
+            answers.append(transfer.TopicAnswer(topic, of_topic))
+        response = transfer.produce.response(
             header.correlation_id, header.api_version, answers, throttle_ms=throttle_ms,
             endpoints=list(endpoints.values()),
         )  # fmt: skip

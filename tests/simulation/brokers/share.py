@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.brokers.log import Batch, joined
 from tests.simulation.brokers.partition import NOT_LEADER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
-from tests.simulation.wire import share_acknowledge, share_fetch
+from tests.simulation.wire import transfer
 from tests.simulation.wire.common import RequestHeader
-from tests.simulation.wire.share import RELEASE, AcknowledgedBatch, ShareTopic
+from tests.simulation.wire.transfer import RELEASE, AcknowledgedBatch, ShareTopic
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.broker import Broker
@@ -136,32 +136,29 @@ def _acknowledge(broker: "Broker", member: MemberKey, topics: Sequence[ShareTopi
 
 def answer_acknowledge(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Take acknowledgements without a fetch."""
-    request = share_acknowledge.parse_request(frame)
+    request = transfer.share_acknowledge.parse_request(frame)
     broker = connection.broker
     member = (request.group_id, request.member_id)
     session, error = _open(broker, member, request.session_epoch)
-    answers: list[share_acknowledge.AcknowledgedTopic] = []
+    answers: list[transfer.AcknowledgedTopic] = []
     if session is not None:
         errors = _acknowledge(broker, member, request.topics)
         answers = [
-            share_acknowledge.AcknowledgedTopic(
+            transfer.AcknowledgedTopic(
                 topic_id,
-                [
-                    share_acknowledge.AcknowledgedPartition(index, errors.get((topic_id, index), 0))
-                    for index, _ in parts
-                ],
+                [transfer.AcknowledgedPartition(index, errors.get((topic_id, index), 0)) for index, _ in parts],
             )
             for topic_id, parts in request.topics
         ]
         if request.session_epoch == _FINAL_EPOCH:
             _give_back(broker, member, session)
             del broker.share_sessions[member]
-    connection.answer(share_acknowledge, header, answers, throttle_ms=broker.draw_throttle(), error_code=error)
+    connection.answer(transfer.share_acknowledge, header, answers, throttle_ms=broker.draw_throttle(), error_code=error)
 
 
 def answer_fetch(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
     """Acquire records for a member, at once or when there are enough."""
-    request = share_fetch.parse_request(frame)
+    request = transfer.share_fetch.parse_request(frame)
     broker = connection.broker
     member = (request.group_id, request.member_id)
     session, error = _open(broker, member, request.session_epoch)
@@ -170,7 +167,7 @@ def answer_fetch(connection: "Connection", header: RequestHeader, frame: bytes) 
         if session is not None:
             _acknowledge(broker, member, request.topics)
             session.partitions.update(((topic, index), None) for topic, parts in request.topics for index, _ in parts)
-        connection.answer(share_fetch, header, (), throttle_ms=throttle_ms, error_code=error)
+        connection.answer(transfer.share_fetch, header, (), throttle_ms=throttle_ms, error_code=error)
         return
     errors = _acknowledge(broker, member, request.topics)
     if request.session_epoch == _FINAL_EPOCH:
@@ -194,7 +191,7 @@ class _ShareFetch:
     def __init__(
         self,
         connection: "Connection",
-        request: share_fetch.ShareFetchRequest,
+        request: transfer.ShareFetchRequest,
         session: ShareSession,
         errors: dict[Key, int],
     ) -> None:
@@ -247,7 +244,7 @@ class _ShareFetch:
         request, connection = self._request, self._connection
         group_id, member = request.group_id, request.member_id
         broker, room = connection.broker, request.max_bytes
-        topics: dict[bytes, list[share_fetch.SharedPartition]] = {}
+        topics: dict[bytes, list[transfer.SharedPartition]] = {}
         is_first = True
         for key in self._session.partitions or self._errors:
             partition, error = self._find(key)
@@ -260,19 +257,19 @@ class _ShareFetch:
                 continue
             is_first = is_first and not taken
             acquired = [
-                share_fetch.AcquiredRecords(
+                transfer.AcquiredRecords(
                     batch.base_offset, batch.next_offset - 1, min(state.counts[batch.base_offset], 32_767)
                 )
                 for batch in taken
             ]
             topics.setdefault(key[0], []).append(
-                share_fetch.SharedPartition(
+                transfer.SharedPartition(
                     key[1], joined(taken), acquired, error, acknowledge_error_code=self._errors.get(key, 0)
                 )
             )
         if not topics and not must:
             return False
         self.cancel()
-        answers = [share_fetch.SharedTopic(topic_id, parts) for topic_id, parts in topics.items()]
-        connection.answer(share_fetch, request.header, answers)
+        answers = [transfer.SharedTopic(topic_id, parts) for topic_id, parts in topics.items()]
+        connection.answer(transfer.share_fetch, request.header, answers)
         return True

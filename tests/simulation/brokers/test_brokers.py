@@ -12,11 +12,12 @@ from tests.simulation.brokers.cluster import Cluster
 from tests.simulation.ledger import Entity, Exchange
 from tests.simulation.network import End, Handler
 from tests.simulation.violation import Violation
-from tests.simulation.wire import fetch, produce, records
+from tests.simulation.wire import records, transfer
 from tests.simulation.wire.common import correlation_id_of
+from tests.simulation.wire.transfer import FetchPartition
 from tests.simulation.world import World
 
-FIRST, SECOND = [fetch.FetchPartition(0, 0)], [fetch.FetchPartition(0, 1)]
+FIRST, SECOND = [FetchPartition(0, 0)], [FetchPartition(0, 1)]
 
 
 class Client(Handler):
@@ -76,8 +77,8 @@ def client() -> Client:
 def produced(token: str, *, partition: int = 0, number: int = 7, acks: int = 1, size: int = 0, **batch: Any) -> bytes:
     """Return a Produce with a batch, which may be that of an idempotent producer."""
     data = records.write_batch(records.Batch(token, size, **batch))
-    topics = [produce.TopicData("t", [produce.PartitionData(partition, data)])]
-    return produce.request(number, 9, "tester", topics, acks=acks, timeout_ms=200)
+    topics = [transfer.TopicData("t", [transfer.PartitionData(partition, data)])]
+    return transfer.produce.request(number, 9, "tester", topics, acks=acks, timeout_ms=200)
 
 
 def sequenced(number: int) -> bytes:
@@ -85,19 +86,21 @@ def sequenced(number: int) -> bytes:
 
 
 def outcome(frame: bytes) -> tuple[int, int]:
-    answer = produce.parse_response(frame, 9).topics[0].partitions[0]
+    answer = transfer.produce.parse_response(frame, 9).topics[0].partitions[0]
     return answer.error_code, answer.base_offset
 
 
-def fetched(partitions: Sequence[fetch.FetchPartition], **more: Any) -> bytes:
-    return fetch.request(9, 12, "tester", [fetch.FetchTopic("t", partitions)], **{"max_wait_ms": 100} | more)
+def fetched(partitions: Sequence[FetchPartition], **more: Any) -> bytes:
+    return transfer.fetch.request(
+        9, 12, "tester", [transfer.FetchTopic("t", partitions)], **{"max_wait_ms": 100} | more
+    )
 
 
 def tokens(frame: bytes) -> list[list[str]]:
     """Return the tokens of each partition in a Fetch response."""
     return [
         [batch.token for batch in records.parse_batches(partition.records or b"", may_be_cut=True)]
-        for topic in fetch.parse_response(frame, 12).topics
+        for topic in transfer.fetch.parse_response(frame, 12).topics
         for partition in topic.partitions
     ]
 
@@ -110,7 +113,7 @@ def test_consumers_see_only_what_all_in_sync_replicas_have(client: Client) -> No
     client.send(produced("b", acks=-1))
     assert tokens(replica.ask(fetched(FIRST, replica_id=2))) == [["a", "b"]]
     assert len(client.frames) == 2
-    replica.send(fetched([fetch.FetchPartition(0, 2)], replica_id=2))
+    replica.send(fetched([FetchPartition(0, 2)], replica_id=2))
     assert outcome(client.frames[2]) == (0, 1)
     assert tokens(client.ask(fetched(FIRST))) == [["a", "b"]]
     client.send(produced("c", acks=-1), 220)
@@ -139,10 +142,10 @@ def test_a_fetch_ends_where_its_limit_ends_also_within_a_batch_but_the_first(cli
     for partition in (0, 1):
         for token in "abc":
             client.ask(produced(token, size=1_000, partition=partition))
-    both = [fetch.FetchPartition(index, 0, max_bytes=2_500) for index in (0, 1)]
+    both = [FetchPartition(index, 0, max_bytes=2_500) for index in (0, 1)]
     for max_bytes, of_first, of_second in ((4_100, 2_500, 1_600), (3_000, 2_500, 0), (1_999, 1_999, 0), (1, 1_000, 0)):
         frame = client.ask(fetched(both, max_bytes=max_bytes))
-        ((_, parts),) = fetch.parse_response(frame, 12).topics
+        ((_, parts),) = transfer.fetch.parse_response(frame, 12).topics
         assert [len(part.records or b"") for part in parts] == [of_first, of_second]
         assert tokens(frame) == [["a", "b"][: of_first // 1_000], ["a", "b"][: of_second // 1_000]]
 
@@ -152,15 +155,19 @@ def test_offsets_epochs_and_sessions_out_of_range_are_errors(client: Client) -> 
     for leader in (2, 1):
         client.cluster.move_leader(partition, leader)
 
-    def error(asked: fetch.FetchPartition) -> int:
-        return fetch.parse_response(client.ask(fetched([asked])), 12).topics[0].partitions[0].error_code
+    def error(asked: FetchPartition) -> int:
+        return transfer.fetch.parse_response(client.ask(fetched([asked])), 12).topics[0].partitions[0].error_code
 
-    wrong = (fetch.FetchPartition(0, 5), fetch.FetchPartition(9, 0), fetch.FetchPartition(0, 0, leader_epoch=0))
-    assert [error(asked) for asked in (*wrong, fetch.FetchPartition(0, 0, leader_epoch=9))] == [1, 3, 74, 75]
+    wrong = (
+        FetchPartition(0, 5),
+        FetchPartition(9, 0),
+        FetchPartition(0, 0, leader_epoch=0),
+    )
+    assert [error(asked) for asked in (*wrong, FetchPartition(0, 0, leader_epoch=9))] == [1, 3, 74, 75]
     client.cluster.move_leader(partition, 2)
     assert error(FIRST[0]) == 6
     frame = client.ask(fetched(FIRST, session_id=77, session_epoch=1))
-    assert fetch.parse_response(frame, 12).error_code == 70
+    assert transfer.fetch.parse_response(frame, 12).error_code == 70
 
 
 def test_a_crash_loses_what_nobody_was_promised(client: Client) -> None:
@@ -195,7 +202,7 @@ def test_a_throttled_connection_is_muted_and_told_so(client: Client) -> None:
     broker.throttle_share, broker.throttle_ms = 1.0, (250, 250)
     client.end.write(produced("a"))
     client.send(produced("b"), 300)
-    assert produce.parse_response(client.frames[0], 9).throttle_ms == 250
+    assert transfer.produce.parse_response(client.frames[0], 9).throttle_ms == 250
     assert 245 <= client.arrived_ms[1] - client.arrived_ms[0] < 260
 
 

@@ -11,7 +11,7 @@ from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.settings import number
 from tests.simulation.stored_quotas import EntityKey, Register, StoredQuotas, Value, entity_key, entity_of
-from tests.simulation.wire import describe_client_quotas
+from tests.simulation.wire import administration
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -29,7 +29,7 @@ class Administration(Check):
         """Compare a description with what can be in force."""
         if exchange.api_key != frames.DESCRIBE_QUOTAS or exchange.response is None:
             return
-        response = describe_client_quotas.parse_response(exchange.response, exchange.api_version)
+        response = administration.describe_client_quotas.parse_response(exchange.response, exchange.api_version)
         if response.error_code:
             return
         seen: dict[tuple[EntityKey, str], Value] = {

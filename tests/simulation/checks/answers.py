@@ -13,7 +13,7 @@ from tests.simulation.checks.same import (
     is_same_share_fetch,
 )
 from tests.simulation.checks.settings import SETTLE_MS
-from tests.simulation.wire import api_versions, fetch, produce
+from tests.simulation.wire import greeting, transfer
 from tests.simulation.wire.api import whole_response
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Answers(Check):
         if not is_same_response(before, response, api_key, version):
             self.world.fail(self.name, f"the response to {exchange} is changed: {_difference(before, response)}")
         if api_key == frames.API_VERSIONS:
-            self._judge_versions(exchange, api_versions.parse_response(response, version))
+            self._judge_versions(exchange, greeting.api_versions.parse_response(response, version))
         if not self.world.settings.hides_addresses:
             return
         if api_key in _ADDRESSED or any(host in response for host in _IN_BYTES):
@@ -140,7 +140,7 @@ class Answers(Check):
             if own:
                 self.world.fail(self.name, f"the response to {exchange} has the address of a broker: {own}")
 
-    def _judge_versions(self, exchange: "Exchange", offered: api_versions.ApiVersionsResponse) -> None:
+    def _judge_versions(self, exchange: "Exchange", offered: greeting.ApiVersionsResponse) -> None:
         """A version that the proxy must read, and cannot, is offered to no client."""
         too_new = {key: last for key, _, last in offered.apis if last > _NEWEST.get(key, last)}
         if too_new and not offered.error_code:
@@ -184,12 +184,12 @@ class Answers(Check):
 
 def _is_empty(response: bytes, exchange: "Exchange") -> bool:
     """Return whether a response has no records and no session. A session of its fetch is then over."""
-    found = fetch.parse_response(response, exchange.api_version)
+    found = transfer.fetch.parse_response(response, exchange.api_version)
     return found.error_code in (0, _FETCH_SESSION_ID_NOT_FOUND) and not found.session_id and not found.topics
 
 
 def _refuses_all(response: bytes, version: int) -> bool:
-    found = produce.parse_response(response, version)
+    found = transfer.produce.parse_response(response, version)
     return all(part.error_code == _NOT_ENOUGH_REPLICAS for topic in found.topics for part in topic.partitions)
 
 

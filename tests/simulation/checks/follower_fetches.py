@@ -12,7 +12,7 @@ from tests.simulation.checks.disturbance import SMALL_MEMORY
 from tests.simulation.checks.replication import FollowerCheck, Key, asked_of, is_of_follower, told_by
 from tests.simulation.wire import records
 from tests.simulation.wire.common import WireError
-from tests.simulation.wire.fetch import FetchedPartition, FetchPartition
+from tests.simulation.wire.transfer import FetchedPartition, FetchPartition
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange

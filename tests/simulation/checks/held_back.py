@@ -14,7 +14,7 @@ from tests.simulation.checks.disturbance import MANY_BUCKETS
 from tests.simulation.checks.entities import FETCH, KIND_OF, KINDS, PRODUCE, Limit, Rules, Tags
 from tests.simulation.checks.settings import SETTLE_MS
 from tests.simulation.clients.profiles import HARM
-from tests.simulation.wire import fetch
+from tests.simulation.wire import transfer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -408,7 +408,7 @@ class HeldBack(Check):
         if exchange.api_key == frames.FETCH and limit.enforcement == "respond":
             # The proxy answers it without records after its max_wait_ms.
             since_ms = max(exchange.sent_ms, told_until_ms)
-            if now_ms > since_ms + fetch.parse_request(exchange.request).max_wait_ms:
+            if now_ms > since_ms + transfer.fetch.parse_request(exchange.request).max_wait_ms:
                 return False
         if self._unsure or now_ms < self._busy_until_ms:
             return True

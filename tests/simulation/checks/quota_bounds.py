@@ -18,7 +18,7 @@ from tests.simulation.checks.entities import FETCH, KIND_OF, PRODUCE, Limit, Tag
 from tests.simulation.checks.flow import Flow, Suspicion
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS, Settings
-from tests.simulation.wire import fetch, share_fetch
+from tests.simulation.wire import transfer
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Entity, Exchange
@@ -252,11 +252,11 @@ class QuotaBounds(Check):
         charge = self._charges.get(exchange.correlation_id)
         if charge is None or exchange.answered_ms >= 0 or self.ledger.is_stopping:
             return
-        if charge.over and share_fetch.parse_request(frame).max_bytes > 0:
+        if charge.over and transfer.share_fetch.parse_request(frame).max_bytes > 0:
             self.world.fail(self.name, charge.over)
         if exchange.api_key != frames.FETCH or charge.is_old:
             return
-        asked = charge.asked = fetch.parse_request(frame).max_bytes
+        asked = charge.asked = transfer.fetch.parse_request(frame).max_bytes
         flow = charge.flow
         exchanges = self.world.ledger.exchanges
         others = [

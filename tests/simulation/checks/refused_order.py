@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check
-from tests.simulation.wire import produce
+from tests.simulation.wire import transfer
 from tests.simulation.wire.records import parse_batches
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class RefusedOrder(Check):
 
 def _sequences(exchange: "Exchange") -> "Iterator[tuple[_Key, int]]":
     """Yield the first sequence number of each batch of an idempotent producer."""
-    for topic in produce.parse_request(exchange.request).topics:
+    for topic in transfer.produce.parse_request(exchange.request).topics:
         for partition in topic.partitions:
             for batch in parse_batches(partition.records or b""):
                 if batch.producer_id >= 0:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check
 from tests.simulation.checks.settings import number
-from tests.simulation.wire.fetch import FetchedPartition, FetchPartition, FetchRequest, parse_request, parse_response
+from tests.simulation.wire.transfer import FetchedPartition, FetchPartition, FetchRequest, fetch
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -148,11 +148,11 @@ def is_of_follower(exchange: "Exchange") -> bool:
 
 def asked_of(frame: bytes) -> tuple[FetchRequest, dict[Key, FetchPartition]]:
     """Return a Fetch, and its partitions."""
-    request = parse_request(frame)
+    request = fetch.parse_request(frame)
     return request, {(topic, one.partition): one for topic, of_topic in request.topics for one in of_topic}
 
 
 def told_by(frame: bytes, version: int) -> tuple[int, dict[Key, FetchedPartition]]:
     """Return the error of a Fetch response, and its partitions."""
-    response = parse_response(frame, version)
+    response = fetch.parse_response(frame, version)
     return response.error_code, {(topic, one.partition): one for topic, of_topic in response.topics for one in of_topic}

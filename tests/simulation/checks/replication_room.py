@@ -18,7 +18,7 @@ from tests.simulation.checks.replication import (
     is_of_follower,
     told_by,
 )
-from tests.simulation.wire.fetch import FetchedPartition
+from tests.simulation.wire.transfer import FetchedPartition
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange

@@ -3,7 +3,7 @@
 from typing import Final
 
 from tests.simulation.checks import frames
-from tests.simulation.wire import fetch, share_fetch
+from tests.simulation.wire import transfer
 from tests.simulation.wire.api import whole_response
 from tests.simulation.wire.common import WireError
 from tests.simulation.wire.schema import Untyped
@@ -59,7 +59,7 @@ def is_same_response(before: bytes, after: bytes, api_key: int, version: int) ->
 
 def is_same_fetch(before: bytes, after: bytes) -> bool:
     """Return whether the broker got a consumer's Fetch, apart from a lower max_bytes, min_bytes, and no new session."""
-    old, new = fetch.parse_request(before), fetch.parse_request(after)
+    old, new = transfer.fetch.parse_request(before), transfer.fetch.parse_request(after)
     expected = old._replace(max_bytes=new.max_bytes, min_bytes=min(old.min_bytes, new.max_bytes))
     if (old.session_epoch, new.session_epoch) == (_OPENS_SESSION, _WITHOUT_SESSION):
         expected = expected._replace(session_epoch=_WITHOUT_SESSION)
@@ -68,6 +68,6 @@ def is_same_fetch(before: bytes, after: bytes) -> bool:
 
 def is_same_share_fetch(before: bytes, after: bytes) -> bool:
     """Return whether the broker got a ShareFetch, apart from its limits, which may be lower."""
-    old, new = share_fetch.parse_request(before), share_fetch.parse_request(after)
+    old, new = transfer.share_fetch.parse_request(before), transfer.share_fetch.parse_request(after)
     limits = {name: getattr(new, name) for name in _LIMITS}
     return new == old._replace(**limits) and all(limits[name] <= getattr(old, name) for name in _LIMITS)

@@ -19,7 +19,7 @@ from tests.simulation.checks.support import CLIENT, ETL, PORT, StandIn, found
 from tests.simulation.checks.topic_changes import TopicChanges
 from tests.simulation.checks.topic_room import TopicRoom
 from tests.simulation.ledger import Exchange
-from tests.simulation.wire import create_partitions, create_topics, share_fetch
+from tests.simulation.wire import administration, transfer
 
 RATE = 10_000.0
 EXISTS, INVALID_PARTITIONS, REFUSED = 36, 37, 89
@@ -73,8 +73,8 @@ def about_topic(world: StandIn, topic: str, partitions: int, connection: int = 1
 
 def tell(world: StandIn, change: Exchange, error: int = 0, *, throttle_ms: int = 0, by_broker: bool = True) -> None:
     """Answer a change of a topic, perhaps with another throttle time than the broker's."""
-    api, row = (create_topics, create_topics.CreatedTopic) if change.api_key == 19 else (
-        create_partitions, create_partitions.Result,
+    api, row = (administration.create_topics, administration.CreatedTopic) if change.api_key == 19 else (
+        administration.create_partitions, administration.GrowthResult,
     )  # fmt: skip
     rows: Any = [row(change.detail.topic, error)]
     if by_broker:
@@ -168,9 +168,9 @@ def test_a_share_fetch_in_debt_may_ask_for_nothing_only() -> None:
     world = a_world(QuotaBounds)
     world.exchange(78, api_version=1, response=300_000)
     first, second = (world.send(78, api_version=1) for _ in range(2))
-    world.forward(first, share_fetch.request(first.correlation_id, 1, "etl", (), max_bytes=0))
+    world.forward(first, transfer.share_fetch.request(first.correlation_id, 1, "etl", (), max_bytes=0))
     with found("over what the quota has given"):
-        world.forward(second, share_fetch.request(second.correlation_id, 1, "etl", (), max_bytes=10_000))
+        world.forward(second, transfer.share_fetch.request(second.correlation_id, 1, "etl", (), max_bytes=10_000))
 
 
 @pytest.mark.parametrize("is_charged", [False, True])

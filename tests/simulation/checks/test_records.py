@@ -16,7 +16,7 @@ from tests.simulation.checks.refused_order import RefusedOrder
 from tests.simulation.checks.support import StandIn, found
 from tests.simulation.checks.usage_log import UsageLog
 from tests.simulation.ledger import Exchange
-from tests.simulation.wire import api_versions, fetch, metadata, produce
+from tests.simulation.wire import greeting, transfer
 from tests.simulation.wire.common import NodeEndpoint
 from tests.simulation.wire.records import Batch, write_batch
 
@@ -75,16 +75,16 @@ Write = Callable[[int], bytes]
 
 def produced(version: int, offset: int, **more: Any) -> Write:
     topic = bytes(15) + b"\1" if version >= 13 else "t"
-    answers = [produce.TopicAnswer(topic, [produce.PartitionAnswer(0, 0, offset)])]
-    return lambda number: produce.response(number, version, answers, **more)
+    answers = [transfer.TopicAnswer(topic, [transfer.PartitionAnswer(0, 0, offset)])]
+    return lambda number: transfer.produce.response(number, version, answers, **more)
 
 
 def brokers(host: str) -> Write:
-    return lambda number: metadata.response(number, 9, [NodeEndpoint(1, host, 19_092)], [])
+    return lambda number: transfer.metadata.response(number, 9, [NodeEndpoint(1, host, 19_092)], [])
 
 
 def versions(newest: int) -> Write:
-    return lambda number: api_versions.response(number, 0, {0: (3, newest), 3: (0, 99)})
+    return lambda number: greeting.api_versions.response(number, 0, {0: (3, newest), 3: (0, 99)})
 
 
 LEADER = produced(10, 42, endpoints=[NodeEndpoint(1, "10.0.4.1", 9_092)])
@@ -126,7 +126,7 @@ def test_an_answer_of_the_proxy_itself_needs_a_reason() -> None:
         exchange = world.send(1, api_version=11, body=fetch_body())
         if is_forwarded:
             world.forward(exchange)
-        frame = fetch.response(exchange.correlation_id, 11, [], throttle_ms=throttle_ms)
+        frame = transfer.fetch.response(exchange.correlation_id, 11, [], throttle_ms=throttle_ms)
         world.give(exchange, frame, throttle_ms=throttle_ms)
 
     empty()
@@ -146,7 +146,9 @@ def test_a_batch_that_overtakes_a_refused_one_is_found() -> None:
 
     def send(sequence: int) -> Exchange:
         batch = write_batch(Batch(f"p-{sequence}", 200, 1, 7, 0, sequence))
-        frame = produce.request(1, 8, "etl", [produce.TopicData("orders", [produce.PartitionData(0, batch)])])
+        frame = transfer.produce.request(
+            1, 8, "etl", [transfer.TopicData("orders", [transfer.PartitionData(0, batch)])]
+        )
         return world.send(api_version=8, body=frame[4 + 8 + 2 + len("etl") :])
 
     refused, later = send(3), send(4)

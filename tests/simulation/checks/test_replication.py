@@ -12,7 +12,7 @@ from tests.simulation.checks.replication_rates import ReplicationRates
 from tests.simulation.checks.replication_room import ReplicationRoom
 from tests.simulation.checks.support import StandIn, found
 from tests.simulation.ledger import Exchange
-from tests.simulation.wire import fetch, records
+from tests.simulation.wire import records, transfer
 
 LIMITED: Mapping[str, Any] = {"leader.replication.throttled.rate": 10_000}
 TOPIC = "orders"
@@ -30,22 +30,24 @@ def a_world(kind: type[Check], section: Mapping[str, Any] | None = LIMITED) -> S
 
 def asked(most_bytes: int = 1_048_576, epoch: int = -1) -> bytes:
     """Return the body of a fetch of two partitions from offset 0."""
-    topics = [fetch.FetchTopic(TOPIC, [fetch.FetchPartition(index, 0, most_bytes, leader_epoch=0) for index in (0, 1)])]
-    frame = fetch.request(1, VERSION, "etl", topics, replica_id=2, session_epoch=epoch)
+    topics = [
+        transfer.FetchTopic(TOPIC, [transfer.FetchPartition(index, 0, most_bytes, leader_epoch=0) for index in (0, 1)])
+    ]
+    frame = transfer.fetch.request(1, VERSION, "etl", topics, replica_id=2, session_epoch=epoch)
     return frame[4 + 8 + 2 + len("etl") :]
 
 
 def send(world: StandIn, *, epoch: int = -1, connection: int = 1) -> Exchange:
     offsets = dict.fromkeys(((TOPIC, 0), (TOPIC, 1)), 0)
     return world.send(
-        fetch.API_KEY, api_version=VERSION, body=asked(epoch=epoch), client="follower-2-of-1", connection=connection,
-        is_inter_broker=True, detail=offsets,
+        transfer.fetch.key, api_version=VERSION, body=asked(epoch=epoch), client="follower-2-of-1",
+        connection=connection, is_inter_broker=True, detail=offsets,
     )  # fmt: skip
 
 
 def answer(exchange: Exchange, watermarks: tuple[int, int], data: Pair = NOTHING) -> bytes:
-    parts = [fetch.FetchedPartition(index, data[index], 0, watermarks[index]) for index in range(2)]
-    return fetch.response(exchange.correlation_id, VERSION, [fetch.FetchedTopic(TOPIC, parts)])
+    parts = [transfer.FetchedPartition(index, data[index], 0, watermarks[index]) for index in range(2)]
+    return transfer.fetch.response(exchange.correlation_id, VERSION, [transfer.FetchedTopic(TOPIC, parts)])
 
 
 def pass_on(world: StandIn, watermarks: tuple[int, int], data: Pair, passed: Pair | None = None) -> None:
@@ -132,7 +134,7 @@ def test_in_a_session_with_the_proxy_what_was_left_out_has_no_entry(is_told: boo
     with found("left out of a session") if is_told else nullcontext():
         world.give(
             exchange,
-            answer(exchange, (9, 9)) if is_told else fetch.response(exchange.correlation_id, VERSION, []),
+            answer(exchange, (9, 9)) if is_told else transfer.fetch.response(exchange.correlation_id, VERSION, []),
         )
 
 

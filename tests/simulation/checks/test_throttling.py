@@ -16,9 +16,8 @@ from tests.simulation.checks.throttle_times import ThrottleTimes
 from tests.simulation.checks.usable import Usable
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.ledger import Exchange
-from tests.simulation.wire import alter_client_quotas, records
-from tests.simulation.wire import produce as wire_produce
-from tests.simulation.wire.fetch import FetchedPartition, FetchedTopic, response
+from tests.simulation.wire import administration, records, transfer
+from tests.simulation.wire.transfer import FetchedPartition, FetchedTopic
 
 RATE = 10_000
 RULES = [{"client-id": "etl", "producer_byte_rate": RATE, "consumer_byte_rate": RATE}]
@@ -83,8 +82,8 @@ def told(world: StandIn, throttle_ms: int, *, by_broker_ms: int = 0) -> Exchange
     """Send a Produce, and answer that the client should wait."""
     exchange = world.send()
     world.forward(exchange)
-    world.answer(exchange, frame=wire_produce.response(exchange.correlation_id, 7, [], throttle_ms=by_broker_ms))
-    told = wire_produce.response(exchange.correlation_id, 7, [], throttle_ms=throttle_ms)
+    world.answer(exchange, frame=transfer.produce.response(exchange.correlation_id, 7, [], throttle_ms=by_broker_ms))
+    told = transfer.produce.response(exchange.correlation_id, 7, [], throttle_ms=throttle_ms)
     world.give(exchange, told, throttle_ms=throttle_ms)
     return exchange
 
@@ -147,8 +146,8 @@ def test_a_wait_without_a_reason_is_found(
 def test_only_a_change_of_quotas_that_came_too_soon_mutes_nobody(error_code: int, goes_on: bool) -> None:
     world = timed({"client-id": "etl", "request_rate": 2})
     change = world.send(49, api_version=0)
-    results = [alter_client_quotas.Result(entity=(), error_code=error_code)]
-    frame = alter_client_quotas.response(change.correlation_id, 0, results, throttle_ms=900)
+    results = [administration.AlteredEntity(entity=(), error_code=error_code)]
+    frame = administration.alter_client_quotas.response(change.correlation_id, 0, results, throttle_ms=900)
     world.give(change, frame, throttle_ms=900)
     next_one = world.send()
     with nullcontext() if goes_on else found("too early"):
@@ -190,7 +189,7 @@ def fetch(world: StandIn, size: int, *, throttle_ms: int = 0, of_broker_ms: int 
     exchange = ask(world, connection)
     world.forward(exchange)
     topics = [FetchedTopic("t", [FetchedPartition(0, bytes(size))])]
-    frame = response(exchange.correlation_id, 11, topics, throttle_ms=of_broker_ms)
+    frame = transfer.fetch.response(exchange.correlation_id, 11, topics, throttle_ms=of_broker_ms)
     world.give(exchange, world.answer(exchange, frame=frame), throttle_ms=throttle_ms)
 
 
@@ -282,7 +281,7 @@ def test_a_consumer_at_its_limit_whose_bytes_are_mostly_pieces_of_batches_is_fou
             world.forward(exchange)
             world.wait(1)
             topics = [FetchedTopic("t", [FetchedPartition(0, data * whole + data[:piece])])]
-            frame = world.answer(exchange, frame=response(exchange.correlation_id, 11, topics))
+            frame = world.answer(exchange, frame=transfer.fetch.response(exchange.correlation_id, 11, topics))
             world.give(exchange, frame, throttle_ms=100)
 
     read(100, 10, 2_000)

@@ -10,7 +10,7 @@ from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import FETCH, MUTATIONS, OF_REQUESTS, PRODUCE
 from tests.simulation.checks.settings import SETTLE_MS
-from tests.simulation.wire import alter_client_quotas
+from tests.simulation.wire import administration
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -168,5 +168,5 @@ def _refuses_changes(exchange: "Exchange") -> bool:
     """Return whether this is the answer to a change of quotas that came too soon (``store.changes_per_second``)."""
     if exchange.api_key != frames.ALTER_QUOTAS or exchange.response is None:
         return False
-    response = alter_client_quotas.parse_response(exchange.response, exchange.api_version)
+    response = administration.alter_client_quotas.parse_response(exchange.response, exchange.api_version)
     return any(entry.error_code == _TOO_MANY_CHANGES for entry in response.entries)

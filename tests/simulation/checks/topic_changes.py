@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from tests.simulation.checks.broker_names import may_have_two_buckets
 from tests.simulation.checks.buckets import BucketCheck
 from tests.simulation.checks.flow import Flow
-from tests.simulation.wire import create_partitions, create_topics, delete_topics
+from tests.simulation.wire import administration
 
 if TYPE_CHECKING:
     from tests.simulation.checks.entities import Limit
@@ -23,17 +23,14 @@ if TYPE_CHECKING:
 # Kafka's defaults: ``controller.quota.window.num`` times ``controller.quota.window.size.seconds``.
 _ROUNDING: Final = 0.02  # partitions, by the rounding of times to whole ms
 _WINDOWS_MS: Final = 11_000.0
-# For these the proxy asks how many partitions the topic has. To create one that exists, it does not ask.
-_FREE_FROM: Final = {
-    create_partitions.API_KEY: create_partitions.FIRST_REFUSAL,
-    delete_topics.API_KEY: delete_topics.FIRST_REFUSAL,
-}
+# For these the proxy asks how many partitions the topic has. To create one that exists, it does not ask. From these
+# versions on, a refusal has THROTTLING_QUOTA_EXCEEDED (KIP-599).
+_FREE_FROM: Final = {administration.create_partitions.key: 3, administration.delete_topics.key: 5}
 
 # By the keys of the APIs that change topics.
 PARSERS: Final[dict[int, Callable[[bytes, int], Any]]] = {
-    create_topics.API_KEY: create_topics.parse_response,
-    delete_topics.API_KEY: delete_topics.parse_response,
-    create_partitions.API_KEY: create_partitions.parse_response,
+    api.key: api.parse_response
+    for api in (administration.create_topics, administration.delete_topics, administration.create_partitions)
 }
 
 
@@ -104,7 +101,7 @@ class TopicChanges(BucketCheck):
             self._least_debts[correlation_id] = min(least, debt)  # of whatever bucket, which is never a false alarm
         debt = min(debt, least_debt)
         has, wants = self._partitions(exchange), exchange.detail.partitions
-        change = _Change(flow, has if exchange.api_key == delete_topics.API_KEY else max(0, wants - has))
+        change = _Change(flow, has if exchange.api_key == administration.delete_topics.key else max(0, wants - has))
         is_free = not change.partitions and exchange.api_version >= _FREE_FROM.get(exchange.api_key, inf)
         if debt > _ROUNDING and not is_free and not may_have_two_buckets(self.world):
             text = (

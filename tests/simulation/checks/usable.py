@@ -19,7 +19,7 @@ from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import FETCH, Tags
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.clients.consumer import Consumer
-from tests.simulation.wire import fetch, records
+from tests.simulation.wire import records, transfer
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -121,7 +121,7 @@ class Usable(Check):
         stretch.number += 1
         if stretch.number <= _LEARNS:
             return
-        response = fetch.parse_response(exchange.response_of_broker, exchange.api_version)
+        response = transfer.fetch.parse_response(exchange.response_of_broker, exchange.api_version)
         stretch.charged += len(exchange.response_of_broker) - 8
         stretch.throttled_ms += exchange.throttle_ms
         for topic in response.topics:

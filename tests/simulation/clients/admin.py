@@ -1,17 +1,11 @@
 """A simulated administrator: creates, grows and deletes topics of its own, and alters and describes client quotas."""
 
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tests.simulation.clients.client import Client
 from tests.simulation.clients.profiles import HASTY
-from tests.simulation.wire import (
-    alter_client_quotas,
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_client_quotas,
-)
+from tests.simulation.wire import administration
+from tests.simulation.wire.api import AnyApi
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +68,7 @@ class Operation:
         self.begun_ms = -1.0
         self.attempts = 0
         self.error_code = UNKNOWN
-        self.entries: Sequence[describe_client_quotas.Entry] = ()
+        self.entries: Sequence[administration.QuotaEntry] = ()
         self.may_be_done = False
         self.not_before_ms = 0.0
 
@@ -227,20 +221,20 @@ class Admin(Client):
             self.partitions.pop(operation.topic, None)
 
 
-def _request(operation: Operation) -> tuple[ModuleType, dict[str, Any]]:
+def _request(operation: Operation) -> tuple[AnyApi, dict[str, Any]]:
     """Return the API of an operation, and the fields of its request."""
     topic, number = operation.topic, operation.partitions
     if operation.kind == CREATE:
-        return create_topics, {"topics": [create_topics.NewTopic(topic, number, 1)]}
+        return administration.create_topics, {"topics": [administration.NewTopic(topic, number, 1)]}
     if operation.kind == GROW:
-        return create_partitions, {"topics": [create_partitions.GrownTopic(topic, number)]}
+        return administration.create_partitions, {"topics": [administration.GrownTopic(topic, number)]}
     if operation.kind == DELETE:
-        return delete_topics, {"topics": [delete_topics.DoomedTopic(topic)]}
+        return administration.delete_topics, {"topics": [administration.DoomedTopic(topic)]}
     if operation.kind == DESCRIBE or operation.quota is None:
-        return describe_client_quotas, {}
+        return administration.describe_client_quotas, {}
     entity, key, value = operation.quota
-    alteration = alter_client_quotas.Alteration(
-        [alter_client_quotas.EntityPart(*part) for part in entity],
-        [alter_client_quotas.Operation(key, value or 0.0, remove=value is None)],
+    alteration = administration.Alteration(
+        [administration.EntityPart(*part) for part in entity],
+        [administration.Operation(key, value or 0.0, remove=value is None)],
     )
-    return alter_client_quotas, {"entries": [alteration], "validate_only": operation.is_dry_run}
+    return administration.alter_client_quotas, {"entries": [alteration], "validate_only": operation.is_dry_run}

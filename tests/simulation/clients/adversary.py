@@ -8,10 +8,9 @@ from tests.simulation.clients.greeting import greet
 from tests.simulation.clients.producer import ProduceDetail
 from tests.simulation.clients.profiles import HARM
 from tests.simulation.ledger import Exchange
-from tests.simulation.wire import fetch, heartbeat, metadata, produce
-from tests.simulation.wire.fetch import FetchPartition, FetchTopic
-from tests.simulation.wire.produce import PartitionData, TopicData
+from tests.simulation.wire import groups, transfer
 from tests.simulation.wire.records import Batch, write_batch
+from tests.simulation.wire.transfer import FetchPartition, FetchTopic, PartitionData, TopicData
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -223,7 +222,7 @@ class Adversary:
         if name:
             entity = entity._replace(client_id=name)
         return connection.ask(
-            produce, _PRODUCE_VERSION, detail=ProduceDetail(acks), expects_response=acks != 0, entity=entity,
+            transfer.produce, _PRODUCE_VERSION, detail=ProduceDetail(acks), expects_response=acks != 0, entity=entity,
             first_bytes=first, fields={"topics": topics, "acks": acks},
         )  # fmt: skip
 
@@ -234,15 +233,15 @@ class Adversary:
 
         topics = [FetchTopic(self._topic, [FetchPartition(0, 0)])]
         fields = {"topics": topics, "max_wait_ms": max_wait_ms, "min_bytes": _FOREVER_MS}
-        connection.ask(fetch, _FETCH_VERSION, answered, fields=fields)
+        connection.ask(transfer.fetch, _FETCH_VERSION, answered, fields=fields)
 
     def _request(self, connection: Connection) -> None:
         if connection.is_gone:
             return
         if self.random.random() < 0.5:
-            connection.ask(heartbeat, _HEARTBEAT_VERSION, fields={"group_id": "no group"})
+            connection.ask(groups.heartbeat, _HEARTBEAT_VERSION, fields={"group_id": "no group"})
         else:
-            connection.ask(metadata, _METADATA_VERSION, fields={"topics": []})
+            connection.ask(transfer.metadata, _METADATA_VERSION, fields={"topics": []})
 
 
 def _nothing(_connection: Connection) -> None:

@@ -1,12 +1,12 @@
 """What all simulated clients share: metadata, connections to brokers, back-off, and an orderly end."""
 
 from abc import ABC, abstractmethod
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.clients.connection import Connection, Setting, ignore
 from tests.simulation.clients.greeting import greet
-from tests.simulation.wire import metadata
+from tests.simulation.wire import transfer
+from tests.simulation.wire.api import AnyApi
 from tests.simulation.wire.common import NO_TOPIC_ID
 
 if TYPE_CHECKING:
@@ -163,9 +163,9 @@ class Client(ABC):
 
     # -- connections --
 
-    def version(self, connection: Connection, api: ModuleType) -> int:
+    def version(self, connection: Connection, api: AnyApi) -> int:
         """Return the version of an API that both sides speak, and the simulation too."""
-        api_key, known = api.API_KEY, api.VERSIONS
+        api_key, known = api.key, api.versions
         version: int = min(self.profile.versions.get(api_key, known[0]), known[-1])
         if connection.versions is not None:
             version = min(version, connection.versions.get(api_key, version))
@@ -253,8 +253,8 @@ class Client(ABC):
         if connection is None:
             return
         self._is_asking = True
-        topics = [metadata.AskedTopic(topic) for topic in self.topics]
-        self.ask(connection, metadata, self._told, self._not_told, topics=topics)
+        topics = [transfer.AskedTopic(topic) for topic in self.topics]
+        self.ask(connection, transfer.metadata, self._told, self._not_told, topics=topics)
 
     def _not_told(self, _exchange: "Exchange") -> None:
         self._is_asking = False
@@ -262,7 +262,7 @@ class Client(ABC):
         self._metadata_due_ms = self.world.clock.now_ms + self.retry_backoff_ms(self._metadata_failures)
         self.wake_in(self.retry_backoff_ms(self._metadata_failures))
 
-    def _told(self, result: metadata.MetadataResponse, _exchange: "Exchange") -> None:
+    def _told(self, result: transfer.MetadataResponse, _exchange: "Exchange") -> None:
         self._is_asking = False
         now_ms = self.world.clock.now_ms
         is_whole = self._take_metadata(result)
@@ -271,7 +271,7 @@ class Client(ABC):
         self._metadata_due_ms = now_ms + wait_ms
         self.wake_in(wait_ms)
 
-    def _take_metadata(self, result: metadata.MetadataResponse) -> bool:
+    def _take_metadata(self, result: transfer.MetadataResponse) -> bool:
         is_whole = bool(result.brokers)
         self.controller = result.controller_id
         for broker in result.brokers:
@@ -292,7 +292,7 @@ class Client(ABC):
     def ask(
         self,
         connection: Connection,
-        api: ModuleType,
+        api: AnyApi,
         on_response: "Callable[[Any, Exchange], None]",
         on_failure: "Callable[[Exchange], None]" = ignore,
         *,

@@ -2,7 +2,6 @@
 
 from collections import deque
 from contextlib import contextmanager
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tests.simulation.clients.habits import Writer
@@ -12,6 +11,7 @@ from tests.simulation.clients.setting import Setting as Setting
 from tests.simulation.clients.setting import proxy_header
 from tests.simulation.ledger import NEVER, Entity, Exchange
 from tests.simulation.network import Handler
+from tests.simulation.wire.api import AnyApi
 from tests.simulation.wire.common import WireError
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class Connection(Handler):
 
     def ask(
         self,
-        api: ModuleType,
+        api: AnyApi,
         version: int,
         on_response: "Callable[[Any, Exchange], None]" = ignore,
         on_failure: "Callable[[Exchange], None]" = ignore,
@@ -188,12 +188,12 @@ class Connection(Handler):
         fields: "Mapping[str, Any] | None" = None,
         **more: Any,
     ) -> Exchange:
-        """Write a request of an API, which is a module of ``wire``, with these fields. See ``send`` for the others."""
+        """Write a request of an API, with these fields. See ``send`` for the others."""
         correlation_id = self.world.ledger.next_id()
         client_id = (entity or self.setting.entity).client_id
         frame = api.request(correlation_id, version, client_id, **(fields or {}))
         return self.send(
-            frame, api.API_KEY, version, correlation_id, parse=api.parse_response, on_response=on_response,
+            frame, api.key, version, correlation_id, parse=api.parse_response, on_response=on_response,
             on_failure=on_failure, entity=entity, **more,
         )  # fmt: skip
 

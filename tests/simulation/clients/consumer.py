@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.clients.client import Client
-from tests.simulation.wire import fetch
+from tests.simulation.wire import transfer
 from tests.simulation.wire.common import WireError
 from tests.simulation.wire.records import parse_batches
 
@@ -89,7 +89,7 @@ class Consumer(Client):
     # -- requests --
 
     def _fetch(self, connection: "Connection", session: _Session, partitions: list[Partition]) -> None:
-        version = self.version(connection, fetch)
+        version = self.version(connection, transfer.fetch)
         if version >= _FIRST_TOPIC_ID and len(self.topic_ids) < len(self.topics):
             version = _FIRST_TOPIC_ID - 1
         positions = self.positions
@@ -112,23 +112,23 @@ class Consumer(Client):
             "forgotten": self._forgotten(forgotten, version),
         }
         connection.ask(
-            fetch, version, lambda result, exchange: self._fetched(result, exchange, session),
+            transfer.fetch, version, lambda result, exchange: self._fetched(result, exchange, session),
             lambda exchange: self._not_fetched(session), fields=fields,
         )  # fmt: skip
 
-    def _by_topic(self, offsets: dict[Partition, int], version: int) -> list[fetch.FetchTopic]:
-        by_topic: dict[str | bytes, list[fetch.FetchPartition]] = {}
+    def _by_topic(self, offsets: dict[Partition, int], version: int) -> list[transfer.FetchTopic]:
+        by_topic: dict[str | bytes, list[transfer.FetchPartition]] = {}
         limit = self.profile.partition_max_bytes
         for (topic, number), offset in offsets.items():
             key = self.topic_ids[topic] if version >= _FIRST_TOPIC_ID else topic
-            by_topic.setdefault(key, []).append(fetch.FetchPartition(number, offset, limit))
-        return [fetch.FetchTopic(*each) for each in by_topic.items()]
+            by_topic.setdefault(key, []).append(transfer.FetchPartition(number, offset, limit))
+        return [transfer.FetchTopic(*each) for each in by_topic.items()]
 
-    def _forgotten(self, partitions: list[Partition], version: int) -> list[fetch.ForgottenTopic]:
+    def _forgotten(self, partitions: list[Partition], version: int) -> list[transfer.ForgottenTopic]:
         by_topic: dict[str | bytes, list[int]] = {}
         for topic, number in partitions:
             by_topic.setdefault(self.topic_ids[topic] if version >= _FIRST_TOPIC_ID else topic, []).append(number)
-        return [fetch.ForgottenTopic(*each) for each in by_topic.items()]
+        return [transfer.ForgottenTopic(*each) for each in by_topic.items()]
 
     # -- responses --
 
@@ -137,7 +137,7 @@ class Consumer(Client):
         session.epoch = 0  # the next fetch closes the session and opens another
         session.known = {}
 
-    def _fetched(self, result: fetch.FetchResponse, exchange: "Exchange", session: _Session) -> None:
+    def _fetched(self, result: transfer.FetchResponse, exchange: "Exchange", session: _Session) -> None:
         session.is_fetching = False
         now_ms = self.world.clock.now_ms
         if self.pause_ms:
@@ -160,7 +160,7 @@ class Consumer(Client):
             for fetched in partitions:
                 self._take((name, fetched.partition), fetched, exchange, session)
 
-    def _keep_session(self, result: fetch.FetchResponse, exchange: "Exchange", session: _Session) -> None:
+    def _keep_session(self, result: transfer.FetchResponse, exchange: "Exchange", session: _Session) -> None:
         if result.session_id == 0:
             session.id = session.epoch = 0
             session.known = {}
@@ -172,7 +172,7 @@ class Consumer(Client):
             session.epoch = session.epoch % 0x7FFF_FFFF + 1
 
     def _take(
-        self, partition: Partition, fetched: fetch.FetchedPartition, exchange: "Exchange", session: _Session
+        self, partition: Partition, fetched: transfer.FetchedPartition, exchange: "Exchange", session: _Session
     ) -> None:
         error = fetched.error_code
         if error:

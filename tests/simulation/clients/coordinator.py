@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tests.simulation.clients.client import COORDINATOR, Client
-from tests.simulation.wire import find_coordinator
+from tests.simulation.wire import groups
 
 if TYPE_CHECKING:
     from tests.simulation.clients.connection import Connection
@@ -57,14 +57,14 @@ class Coordinator:
         if connection is None:
             return
         self._is_asking = True
-        client.ask(connection, find_coordinator, self._found, self._not_found, keys=[self._group])
+        client.ask(connection, groups.find_coordinator, self._found, self._not_found, keys=[self._group])
 
     def _not_found(self, _exchange: "Exchange") -> None:
         self._is_asking = False
         self.forget()
         self._client.wake_in(self._client.profile.retry_backoff_ms)
 
-    def _found(self, result: find_coordinator.FindCoordinatorResponse, exchange: "Exchange") -> None:
+    def _found(self, result: groups.FindCoordinatorResponse, exchange: "Exchange") -> None:
         coordinator = result.coordinators[0]
         if coordinator.error_code:
             self._not_found(exchange)

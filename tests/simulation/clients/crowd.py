@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.clients.connection import Connection
-from tests.simulation.wire import metadata
+from tests.simulation.wire import transfer
 
 if TYPE_CHECKING:
     from random import Random
@@ -53,7 +53,7 @@ class Crowd:
         """Send the request of a connection."""
         if connection.in_flight or not connection.can_send:
             return
-        connection.ask(metadata, _VERSION, lambda *_: connection.close(), fields={"topics": []})
+        connection.ask(transfer.metadata, _VERSION, lambda *_: connection.close(), fields={"topics": []})
 
     def lost(self, connection: Connection) -> None:
         """Forget a connection."""

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.ledger import Entity
-from tests.simulation.wire import api_versions, sasl_authenticate, sasl_handshake
+from tests.simulation.wire import greeting
 
 if TYPE_CHECKING:
     from tests.simulation.clients.connection import Connection
@@ -16,7 +16,7 @@ def greet(connection: "Connection") -> None:
     """Begin a connection, and call its ``greeted`` at the end."""
     profile = connection.profile
     if profile.asks_versions:
-        _ask_versions(connection, profile.versions[api_versions.API_KEY])
+        _ask_versions(connection, profile.versions[greeting.api_versions.key])
     else:
         _log_in(connection)
 
@@ -27,15 +27,15 @@ def _before_login(connection: "Connection") -> Entity:
 
 
 def _ask_versions(connection: "Connection", version: int) -> None:
-    version = min(version, api_versions.VERSIONS[-1])
+    version = min(version, greeting.api_versions.versions[-1])
     connection.ask(
-        api_versions, version, lambda result, exchange: _has_versions(connection, result, exchange),
+        greeting.api_versions, version, lambda result, exchange: _has_versions(connection, result, exchange),
         entity=_before_login(connection), fields={"software_name": connection.profile.name},
     )  # fmt: skip
 
 
-def _has_versions(connection: "Connection", result: api_versions.ApiVersionsResponse, exchange: "Exchange") -> None:
-    if result.error_code == api_versions.UNSUPPORTED_VERSION and exchange.api_version > 0:
+def _has_versions(connection: "Connection", result: greeting.ApiVersionsResponse, exchange: "Exchange") -> None:
+    if result.error_code == greeting.UNSUPPORTED_VERSION and exchange.api_version > 0:
         _ask_versions(connection, 0)
     elif result.error_code:
         connection.close()
@@ -49,26 +49,29 @@ def _log_in(connection: "Connection") -> None:
         connection.greeted()
         return
     connection.ask(
-        sasl_handshake, 1, lambda result, _: _has_handshake(connection, result), entity=_before_login(connection)
+        greeting.sasl_handshake,
+        1,
+        lambda result, _: _has_handshake(connection, result),
+        entity=_before_login(connection),
     )
 
 
-def _has_handshake(connection: "Connection", result: sasl_handshake.SaslHandshakeResponse) -> None:
+def _has_handshake(connection: "Connection", result: greeting.SaslHandshakeResponse) -> None:
     login = connection.setting.login
     if result.error_code or login is None:
         connection.close()
         return
-    version = min(connection.profile.versions[sasl_authenticate.API_KEY], 2)
+    version = min(connection.profile.versions[greeting.sasl_authenticate.key], 2)
     if connection.versions is not None:
-        version = min(version, connection.versions.get(sasl_authenticate.API_KEY, 0))
-    token = sasl_authenticate.plain_token(login.user, login.password)
+        version = min(version, connection.versions.get(greeting.sasl_authenticate.key, 0))
+    token = greeting.plain_token(login.user, login.password)
     connection.ask(
-        sasl_authenticate, version, lambda result, _: _is_logged_in(connection, result),
+        greeting.sasl_authenticate, version, lambda result, _: _is_logged_in(connection, result),
         entity=_before_login(connection), fields={"token": token},
     )  # fmt: skip
 
 
-def _is_logged_in(connection: "Connection", result: sasl_authenticate.SaslAuthenticateResponse) -> None:
+def _is_logged_in(connection: "Connection", result: greeting.SaslAuthenticateResponse) -> None:
     if result.error_code:
         connection.world.story.tell(f"{connection.setting.name} is refused its login")
         connection.close()

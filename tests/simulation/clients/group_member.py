@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.coordinator import LOADING, NOT_AVAILABLE, NOT_COORDINATOR, Coordinator
-from tests.simulation.wire import heartbeat, join_group, offset_commit, offset_fetch
+from tests.simulation.wire import groups
 
 if TYPE_CHECKING:
     from tests.simulation.clients.connection import Connection, Setting
@@ -100,10 +100,10 @@ class GroupMember(Consumer):
 
     def _join(self, connection: "Connection") -> None:
         self._state = _JOINING
-        self.ask(connection, join_group, self._has_joined, self._failed, timeout_ms=_JOIN_TIMEOUT_MS,
+        self.ask(connection, groups.join_group, self._has_joined, self._failed, timeout_ms=_JOIN_TIMEOUT_MS,
                  group_id=self.group, member_id=self._member_id)  # fmt: skip
 
-    def _has_joined(self, result: join_group.JoinGroupResponse, _exchange: "Exchange") -> None:
+    def _has_joined(self, result: groups.JoinGroupResponse, _exchange: "Exchange") -> None:
         if result.error_code == _MEMBER_ID_REQUIRED:
             self._member_id = result.member_id
             self._state = _APART
@@ -123,10 +123,10 @@ class GroupMember(Consumer):
         numbers: dict[str, list[int]] = {}
         for topic, number in self.leaders:
             numbers.setdefault(topic, []).append(number)
-        asked = [offset_fetch.AskedTopic(topic, partitions) for topic, partitions in numbers.items()]
-        self.ask(connection, offset_fetch, self._have_offsets, self._failed, group_id=self.group, topics=asked)
+        asked = [groups.AskedOffsets(topic, partitions) for topic, partitions in numbers.items()]
+        self.ask(connection, groups.offset_fetch, self._have_offsets, self._failed, group_id=self.group, topics=asked)
 
-    def _have_offsets(self, result: offset_fetch.OffsetFetchResponse, _exchange: "Exchange") -> None:
+    def _have_offsets(self, result: groups.OffsetFetchResponse, _exchange: "Exchange") -> None:
         if result.error_code:
             self._refused(result.error_code)
             return
@@ -149,10 +149,10 @@ class GroupMember(Consumer):
     def _beat(self, connection: "Connection") -> None:
         self._is_beating = True
         self._next_beat_ms = self.world.clock.now_ms + _HEARTBEAT_MS
-        self.ask(connection, heartbeat, self._beaten, self._not_beaten, group_id=self.group,
+        self.ask(connection, groups.heartbeat, self._beaten, self._not_beaten, group_id=self.group,
                  generation=self._generation, member_id=self._member_id)  # fmt: skip
 
-    def _beaten(self, result: heartbeat.HeartbeatResponse, exchange: "Exchange") -> None:
+    def _beaten(self, result: groups.HeartbeatResponse, exchange: "Exchange") -> None:
         self._is_beating = False
         if result.error_code:
             self._refused(result.error_code)
@@ -166,16 +166,16 @@ class GroupMember(Consumer):
     def _commit(self, connection: "Connection") -> None:
         self._is_committing = True
         offsets = dict(self.positions)
-        by_topic: dict[str, list[offset_commit.CommittedPartition]] = {}
+        by_topic: dict[str, list[groups.CommittedPartition]] = {}
         for (topic, number), offset in offsets.items():
-            by_topic.setdefault(topic, []).append(offset_commit.CommittedPartition(number, offset))
-        topics = [offset_commit.CommittedTopic(topic, partitions) for topic, partitions in by_topic.items()]
+            by_topic.setdefault(topic, []).append(groups.CommittedPartition(number, offset))
+        topics = [groups.CommittedTopic(topic, partitions) for topic, partitions in by_topic.items()]
         self._next_commit_ms = self.world.clock.now_ms + _COMMIT_MS
-        self.ask(connection, offset_commit, lambda result, _: self._have_committed(result, offsets),
+        self.ask(connection, groups.offset_commit, lambda result, _: self._have_committed(result, offsets),
                  self._not_committed, group_id=self.group, topics=topics, generation=self._generation,
                  member_id=self._member_id)  # fmt: skip
 
-    def _have_committed(self, result: offset_commit.OffsetCommitResponse, offsets: dict[tuple[str, int], int]) -> None:
+    def _have_committed(self, result: groups.OffsetCommitResponse, offsets: dict[tuple[str, int], int]) -> None:
         self._is_committing = False
         for topic in result.topics:
             for partition, error_code in topic.partitions:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.simulation.clients.client import Client
 from tests.simulation.clients.profiles import RUDE
-from tests.simulation.wire import init_producer_id, produce
+from tests.simulation.wire import groups, transfer
 from tests.simulation.wire.records import Batch, write_batch
 
 if TYPE_CHECKING:
@@ -215,25 +215,25 @@ class Producer(Client):
             self._send(connection, pendings)
 
     def _send(self, connection: "Connection", pendings: list[_Pending]) -> None:
-        version = self.version(connection, produce)
+        version = self.version(connection, transfer.produce)
         if version >= _FIRST_TOPIC_ID and not all(each.partition[0] in self.topic_ids for each in pendings):
             version = _FIRST_TOPIC_ID - 1
         has_ids = version >= _FIRST_TOPIC_ID
-        by_topic: dict[str | bytes, list[produce.PartitionData]] = {}
+        by_topic: dict[str | bytes, list[transfer.PartitionData]] = {}
         for pending in pendings:
             topic, index = pending.partition
             pending.attempts += 1
             if not pending.data:
                 self._encode(pending)
             key = self.topic_ids[topic] if has_ids else topic
-            by_topic.setdefault(key, []).append(produce.PartitionData(index, pending.data))
+            by_topic.setdefault(key, []).append(transfer.PartitionData(index, pending.data))
         entity = self.setting.entity
         if self._client_ids:
             entity = entity._replace(client_id=self.random.choice(self._client_ids))
-        fields = {"topics": [produce.TopicData(*each) for each in by_topic.items()], "acks": self.acks}
+        fields = {"topics": [transfer.TopicData(*each) for each in by_topic.items()], "acks": self.acks}
         if self.acks:
             connection.ask(
-                produce, version, lambda result, exchange: self._answered(result, exchange, pendings),
+                transfer.produce, version, lambda result, exchange: self._answered(result, exchange, pendings),
                 lambda exchange: self._unanswered(pendings), detail=ProduceDetail(self.acks), entity=entity,
                 fields=fields,
             )  # fmt: skip
@@ -241,7 +241,9 @@ class Producer(Client):
         for pending in pendings:
             self._queues[pending.partition].in_flight -= 1
             self.buffered_bytes -= pending.size
-        connection.ask(produce, version, detail=ProduceDetail(0), entity=entity, expects_response=False, fields=fields)
+        connection.ask(
+            transfer.produce, version, detail=ProduceDetail(0), entity=entity, expects_response=False, fields=fields
+        )
         if self.profile is RUDE and self.random.random() < _HANGS_UP:
             self.world.call_soon(connection.abort)  # the caller is not done with the connection
 
@@ -256,7 +258,7 @@ class Producer(Client):
 
     # -- responses --
 
-    def _answered(self, result: produce.ProduceResponse, exchange: "Exchange", pendings: list[_Pending]) -> None:
+    def _answered(self, result: transfer.ProduceResponse, exchange: "Exchange", pendings: list[_Pending]) -> None:
         answers = {}
         for topic, partitions in result.topics:
             name = topic if isinstance(topic, str) else self.topic_names.get(topic, "")
@@ -319,14 +321,14 @@ class Producer(Client):
         if connection is None:
             return
         self._is_asking_id = True
-        self.ask(connection, init_producer_id, self._has_id, self._has_no_id)
+        self.ask(connection, groups.init_producer_id, self._has_id, self._has_no_id)
 
     def _has_no_id(self, _exchange: "Exchange") -> None:
         self._is_asking_id = False
         self._id_due_ms = self.world.clock.now_ms + self.profile.retry_backoff_ms
         self.wake_in(self.profile.retry_backoff_ms)
 
-    def _has_id(self, result: init_producer_id.InitProducerIdResponse, exchange: "Exchange") -> None:
+    def _has_id(self, result: groups.InitProducerIdResponse, exchange: "Exchange") -> None:
         if result.error_code:
             self._has_no_id(exchange)
             return

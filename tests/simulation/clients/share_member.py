@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.clients.client import Client
-from tests.simulation.wire import share_acknowledge, share_fetch
+from tests.simulation.wire import transfer
 from tests.simulation.wire.common import WireError
 from tests.simulation.wire.records import parse_batches
-from tests.simulation.wire.share import ACCEPT, REJECT, RELEASE, AcknowledgedBatch, SharePartition, ShareTopic
+from tests.simulation.wire.transfer import ACCEPT, REJECT, RELEASE, AcknowledgedBatch, SharePartition, ShareTopic
 
 if TYPE_CHECKING:
     from tests.simulation.clients.connection import Connection, Setting
@@ -107,18 +107,18 @@ class ShareMember(Client):
 
     def _fetch(self, connection: "Connection", session: _Session, partitions: list[Partition]) -> None:
         named = list(partitions)
-        forgotten: list[share_fetch.ForgottenTopic] = []
+        forgotten: list[transfer.ForgottenById] = []
         if session.epoch > 0:
             named = [each for each in partitions if each not in session.known or each in session.due]
             forgotten = [
-                share_fetch.ForgottenTopic(self.topic_ids[topic], (number,))
+                transfer.ForgottenById(self.topic_ids[topic], (number,))
                 for topic, number in session.known
                 if (topic, number) not in partitions
             ]
         session.known = partitions
         session.is_busy = True
         self.ask(
-            connection, share_fetch, lambda result, exchange: self._fetched(result, exchange, session),
+            connection, transfer.share_fetch, lambda result, exchange: self._fetched(result, exchange, session),
             lambda _exchange: self._restart(session), topics=self._topics(named, session), group_id=self.group,
             member_id=self.member_id, session_epoch=session.epoch, max_wait_ms=self.profile.fetch_wait_ms,
             max_bytes=self.profile.fetch_max_bytes, forgotten=forgotten,
@@ -129,7 +129,7 @@ class ShareMember(Client):
         if epoch == _LAST_EPOCH:
             session.epoch = 0
         self.ask(
-            connection, share_acknowledge, lambda result, _exchange: self._acknowledged(result, session, epoch),
+            connection, transfer.share_acknowledge, lambda result, _: self._acknowledged(result, session, epoch),
             lambda _exchange: self._restart(session), topics=self._topics(list(session.due), session),
             group_id=self.group, member_id=self.member_id, session_epoch=epoch,
         )  # fmt: skip
@@ -147,7 +147,7 @@ class ShareMember(Client):
         session.is_busy = False
         session.epoch = session.epoch % 0x7FFF_FFFF + 1
 
-    def _acknowledged(self, result: share_acknowledge.ShareAcknowledgeResponse, session: _Session, epoch: int) -> None:
+    def _acknowledged(self, result: transfer.ShareAcknowledgeResponse, session: _Session, epoch: int) -> None:
         if result.error_code or epoch == _LAST_EPOCH:
             self._restart(session)
         else:
@@ -155,7 +155,7 @@ class ShareMember(Client):
         for topic in result.topics:
             self.settled += sum(not each.error_code for each in topic.partitions)
 
-    def _fetched(self, result: share_fetch.ShareFetchResponse, exchange: "Exchange", session: _Session) -> None:
+    def _fetched(self, result: transfer.ShareFetchResponse, exchange: "Exchange", session: _Session) -> None:
         if result.error_code:
             self._restart(session)
             self.refresh_metadata()
@@ -177,7 +177,7 @@ class ShareMember(Client):
                     self._take((name, shared.partition), shared, exchange, session)
 
     def _take(
-        self, partition: Partition, shared: share_fetch.SharedPartition, exchange: "Exchange", session: _Session
+        self, partition: Partition, shared: transfer.SharedPartition, exchange: "Exchange", session: _Session
     ) -> None:
         try:
             batches = parse_batches(shared.records or b"")

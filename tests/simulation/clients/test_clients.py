@@ -25,7 +25,7 @@ from tests.simulation.clients.share_member import ShareMember
 from tests.simulation.clients.stranger import FLOOD, MANNERS, Stranger
 from tests.simulation.ledger import Entity
 from tests.simulation.violation import Violation
-from tests.simulation.wire import create_topics, fetch, produce
+from tests.simulation.wire import administration, transfer
 from tests.simulation.wire.common import RequestHeader
 from tests.simulation.world import World
 
@@ -90,7 +90,7 @@ def test_everything_that_is_produced_is_read(cluster: Cluster) -> None:
     assert all(client.is_done for client in (*producers, *readers))
     # One with sessions opens one with each of the three brokers, and keeps it.
     exchanges = [one for one in cluster.world.ledger.exchanges.values() if one.client == "cJava" and one.api_key == 1]
-    epochs = [fetch.parse_request(one.request).session_epoch for one in exchanges]
+    epochs = [transfer.fetch.parse_request(one.request).session_epoch for one in exchanges]
     assert epochs.count(0) == 3
     assert max(epochs) > 10
 
@@ -201,8 +201,8 @@ def test_throttle_time_is_heeded_by_those_who_heed_it(
     """Java and franz-go send nothing for 3 s after such a response; the others go on."""
 
     def throttled(frame: bytes, version: int) -> list[bytes]:
-        told = produce.parse_response(frame, version)
-        return [produce.response(told.correlation_id, version, told.topics, throttle_ms=3_000)]
+        told = transfer.produce.parse_response(frame, version)
+        return [transfer.produce.response(told.correlation_id, version, told.topics, throttle_ms=3_000)]
 
     twist(0, throttled)
     producer = _start(cluster, Producer, "p", ["t"], Load((100,), 10.0, 1, 30), profile=profile)
@@ -335,8 +335,13 @@ def test_administrator_knows_what_was_done(cluster: Cluster, profile: Profile, m
             create(connection, header, frame)
             return
         refused_ms.append(now_ms)
-        topics = [create_topics.CreatedTopic(topic.name, 89) for topic in create_topics.parse_request(frame).topics]
-        response = create_topics.response(header.correlation_id, header.api_version, topics, throttle_ms=700)
+        topics = [
+            administration.CreatedTopic(topic.name, 89)
+            for topic in administration.create_topics.parse_request(frame).topics
+        ]
+        response = administration.create_topics.response(
+            header.correlation_id, header.api_version, topics, throttle_ms=700
+        )
         connection.respond(header, response, throttle_ms=700)
 
     monkeypatch.setitem(HANDLERS, 19, refuse)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import field, make_dataclass
 from functools import cache, partial
-from typing import Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeVar
 
 from kio.index import load_request_schema, load_response_schema
 
@@ -110,6 +110,9 @@ class Api(Generic[P, RequestT, Q, ResponseT]):
         read: Callable[..., ResponseT] = self._of_response(version).read
         correlation_id, at = open_response(frame, self.key, version)
         return read(frame, at, correlation_id)
+
+
+AnyApi = Api[..., Any, ..., Any]
 
 
 @cache

@@ -3,22 +3,18 @@
 Kio's reader gives it back to them, and refuses all that is not whole.
 """
 
-import importlib
 import io
-import pkgutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
-from types import ModuleType
 from typing import Any
 
 import pytest
 from kio.index import load_request_schema
 from kio.serial import entity_reader, entity_writer
 
-from tests.simulation import wire
-from tests.simulation.wire import api_versions, fetch, find_coordinator, produce
-from tests.simulation.wire.api import response_schema, whole_response
+from tests.simulation.wire import administration, greeting, groups, transfer
+from tests.simulation.wire.api import Api, response_schema, whole_response
 from tests.simulation.wire.common import Leader, NodeEndpoint, RequestHeader, WireError, parse_header
 from tests.simulation.wire.records import Batch, appended, parse_batch, parse_batches, write_batch
 from tests.simulation.wire.schema import Untyped, matched
@@ -26,9 +22,9 @@ from tests.simulation.wire.schema import Untyped, matched
 _ID = 7_654_321
 # The first field of a request, and that of a response.
 FIRST = ("header", "correlation_id")
-_ALL = [importlib.import_module(f"{wire.__name__}.{one.name}") for one in pkgutil.iter_modules(wire.__path__)]
-_MODULES: list[ModuleType] = [module for module in _ALL if hasattr(module, "API")]
-_CASES = [(module.API, version) for module in _MODULES for version in module.VERSIONS]
+_APIS = [api for module in (transfer, groups, administration, greeting)
+         for api in vars(module).values() if isinstance(api, Api)]  # fmt: skip
+_CASES = [(api, version) for api in _APIS for version in api.versions]
 _EACH = pytest.mark.parametrize(
     ("api", "version"), _CASES, ids=[f"{api.request_class.__name__}-v{version}" for api, version in _CASES]
 )
@@ -73,17 +69,17 @@ def examples(api: Untyped, version: int) -> list[tuple[Untyped, Untyped]]:
 
 def frame_of(api: Untyped, version: int, message: Untyped) -> bytes:
     if isinstance(message, api.request_class):
-        frame: bytes = api.request(_ID, version, "etl-é", *message[1:])
+        frame: bytes = Api.request(api, _ID, version, "etl-é", *message[1:])
     else:
-        frame = api.response(_ID, version, *message[1:])
+        frame = Api.response(api, _ID, version, *message[1:])
     return frame
 
 
 def parse_of(api: Untyped, version: int, message: Untyped) -> Callable[[bytes], Any]:
     if isinstance(message, api.request_class):
-        parse: Callable[[bytes], Any] = api.parse_request
+        parse: Callable[[bytes], Any] = partial(Api.parse_request, api)
     else:
-        parse = partial(api.parse_response, version=version)
+        parse = partial(Api.parse_response, api, version=version)
     return parse
 
 
@@ -117,9 +113,8 @@ def places(schema: Untyped, named: Untyped) -> Iterator[tuple[Untyped, str]]:
             yield from places(field.struct, field.named)
 
 
-@pytest.mark.parametrize("module", _MODULES, ids=lambda module: module.__name__.rpartition(".")[2])
-def test_each_field_is_one_of_kios_in_some_version(module: ModuleType) -> None:
-    api = module.API
+@pytest.mark.parametrize("api", _APIS, ids=lambda api: api.request_class.__name__)
+def test_each_field_is_one_of_kios_in_some_version(api: Untyped) -> None:
     found = {place for version in api.versions for schema, message in examples(api, version)
              for place in places(schema, type(message))}  # fmt: skip
     for named in {named for named, _ in found}:
@@ -127,8 +122,8 @@ def test_each_field_is_one_of_kios_in_some_version(module: ModuleType) -> None:
 
 
 def test_the_same_name_stands_for_the_right_one_of_several() -> None:
-    partition = fetch.FetchedPartition(1, b"records", 6, 50, 49, 48, 2, Leader(6, 7))
-    body = whole_response(fetch.response(_ID, 12, [fetch.FetchedTopic("t", [partition])]), 1, 12)
+    partition = transfer.FetchedPartition(1, b"records", 6, 50, 49, 48, 2, Leader(6, 7))
+    body = whole_response(transfer.fetch.response(_ID, 12, [transfer.FetchedTopic("t", [partition])]), 1, 12)
     (found,) = body.responses[0].partitions
     assert (body.responses[0].topic, found.partition_index, found.records, found.error_code) == ("t", 1, b"records", 6)
     assert (found.high_watermark, found.last_stable_offset, found.log_start_offset) == (50, 49, 48)
@@ -138,11 +133,11 @@ def test_the_same_name_stands_for_the_right_one_of_several() -> None:
 
 def test_a_fetch_response_may_hide_its_endpoints() -> None:
     endpoints = [NodeEndpoint(4, "b4", 9092)]
-    frame = fetch.response(_ID, 16, [], endpoints=endpoints)
+    frame = transfer.fetch.response(_ID, 16, [], endpoints=endpoints)
     at = frame.rindex(b"\1\0", 0, frame.index(b"b4"))
     hidden = frame[: at + 1] + b"\x7f" + frame[at + 2 :]
-    assert fetch.parse_response(frame, 16).endpoints == endpoints
-    assert fetch.parse_response(hidden, 16).endpoints == ()
+    assert transfer.fetch.parse_response(frame, 16).endpoints == endpoints
+    assert transfer.fetch.parse_response(hidden, 16).endpoints == ()
     assert whole_response(hidden, 1, 16).hidden_endpoints == whole_response(frame, 1, 16).node_endpoints
 
 
@@ -183,35 +178,37 @@ def test_a_damaged_frame_is_read_or_refused_but_nothing_else_is_raised() -> None
 
 
 def test_a_request_of_another_api_or_version_is_refused() -> None:
-    frame = produce.request(_ID, 9, "c", [])
+    frame = transfer.produce.request(_ID, 9, "c", [])
     with pytest.raises(WireError, match="API 0 v9 where API 1"):
-        fetch.parse_request(frame)
-    unknown = frame[:6] + (produce.VERSIONS.stop).to_bytes(2, "big") + frame[8:]
+        transfer.fetch.parse_request(frame)
+    unknown = frame[:6] + (transfer.produce.versions.stop).to_bytes(2, "big") + frame[8:]
     with pytest.raises(WireError):
-        produce.parse_request(unknown)
+        transfer.produce.parse_request(unknown)
 
 
 @pytest.mark.parametrize("client_id", [None, "", "é" * 300])
 def test_each_client_id_is_read_from_both_headers(client_id: str | None) -> None:
     for version in (8, 9):
-        frame = produce.request(_ID, version, client_id, [])
-        schema = load_request_schema(produce.API_KEY, version)
+        frame = transfer.produce.request(_ID, version, client_id, [])
+        schema = load_request_schema(transfer.produce.key, version)
         assert entity_reader(schema.__header_schema__)(frame, 4)[0].client_id == client_id
         assert parse_header(frame)[:4] == RequestHeader(0, version, _ID, client_id, 0)[:4]
 
 
 def test_a_coordinator_is_one_of_a_list_in_each_version() -> None:
-    for version in find_coordinator.VERSIONS:
+    for version in groups.find_coordinator.versions:
         key = "g" if version >= 4 else ""
-        found = [find_coordinator.Coordinator(key, 4, "b4", 9092, 15, "none" if version else None)]
-        assert find_coordinator.parse_request(find_coordinator.request(_ID, version, "c", ["g"])).keys == ["g"]
-        frame = find_coordinator.response(_ID, version, found)
-        assert find_coordinator.parse_response(frame, version).coordinators == found
+        found = [groups.Coordinator(key, 4, "b4", 9092, 15, "none" if version else None)]
+        assert groups.find_coordinator.parse_request(
+            groups.find_coordinator.request(_ID, version, "c", ["g"])
+        ).keys == ["g"]
+        frame = groups.find_coordinator.response(_ID, version, found)
+        assert groups.find_coordinator.parse_response(frame, version).coordinators == found
 
 
 def test_the_answer_to_an_unknown_version_of_api_versions_is_read_as_v0() -> None:
-    frame = api_versions.response(_ID, 0, {18: (0, 3)}, error_code=api_versions.UNSUPPORTED_VERSION)
-    response = api_versions.parse_response(frame, 4)
+    frame = greeting.api_versions.response(_ID, 0, {18: (0, 3)}, error_code=greeting.UNSUPPORTED_VERSION)
+    response = greeting.api_versions.parse_response(frame, 4)
     assert (response.error_code, response.apis) == (35, [(18, 0, 3)])
 
 
