@@ -1,5 +1,6 @@
 """Draws what the operator of a world has set up: the brokers, the proxy's listeners and its file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -142,9 +143,7 @@ def _second_name(listener: dict[str, Any], node_id: int) -> dict[str, Any]:
 
 def draw_replication(random: Random) -> dict[str, Any]:
     """Draw the section ``replication``: rates, and in some files which replicas they are for."""
-    settings: dict[str, Any] = {}
-    if random.random() < 0.85:
-        settings["leader.replication.throttled.rate"] = random.choice(_RATES)
+    settings = _some(random, ("leader.replication.throttled.rate", 0.85, _RATES))
     if random.random() < 0.3 or not settings:
         settings["follower.replication.throttled.rate"] = random.choice(_RATES)
     if random.random() < 0.3:
@@ -200,20 +199,20 @@ def _listeners(
 
 
 def _limits(random: Random) -> dict[str, Any]:
-    limits: dict[str, Any] = {}
-    if random.random() < 0.15:
-        limits["idle_timeout"] = random.choice(("4s", "20s"))
-    if random.random() < 0.15:
-        limits["login_timeout"] = random.choice(("1s", "5s"))
-    if random.random() < 0.15:
-        limits["max_connection_age"] = random.choice(("5s", "20s"))
-    if random.random() < 0.1:
-        limits["max_connections"] = random.choice((3, 8))
-    if random.random() < 0.1:
-        limits["max_connections_per_ip"] = random.choice((2, 5))
-    if random.random() < 0.1:
-        limits["max_connection_creation_rate"] = random.choice((2, 10))
-    return limits
+    return _some(
+        random,
+        ("idle_timeout", 0.15, ("4s", "20s")),
+        ("login_timeout", 0.15, ("1s", "5s")),
+        ("max_connection_age", 0.15, ("5s", "20s")),
+        ("max_connections", 0.1, (3, 8)),
+        ("max_connections_per_ip", 0.1, (2, 5)),
+        ("max_connection_creation_rate", 0.1, (2, 10)),
+    )
+
+
+def _some(random: Random, *settings: tuple[str, float, Sequence[Any]]) -> dict[str, Any]:
+    """Draw settings: the name of each, how often it is there, and its values."""
+    return {name: random.choice(values) for name, share, values in settings if random.random() < share}
 
 
 def draw_throttling(random: Random) -> dict[str, Any]:
@@ -222,15 +221,13 @@ def draw_throttling(random: Random) -> dict[str, Any]:
         "enforcement": random.choices(("respond", "delay", "observe"), (14, 5, 1))[0],
         "shaping": random.choice(("sampled", "paced")),
     }
-    if random.random() < 0.3:
-        settings["max_throttle_time"] = random.choice(("500ms", "3s"))
-    if random.random() < 0.4:
-        settings["drain_timeout"] = random.choice(("1s", "5s"))
-    if random.random() < 0.1:
-        settings["max_buffered"] = random.choice(("16MiB", "20MiB"))
-    if random.random() < 0.1:
-        settings["max_buckets"] = random.choice((2, 5))
-    return settings
+    return settings | _some(
+        random,
+        ("max_throttle_time", 0.3, ("500ms", "3s")),
+        ("drain_timeout", 0.4, ("1s", "5s")),
+        ("max_buffered", 0.1, ("16MiB", "20MiB")),
+        ("max_buckets", 0.1, (2, 5)),
+    )
 
 
 def draw_quotas(random: Random, *, has_login: bool) -> list[dict[str, Any]]:
@@ -246,10 +243,8 @@ def draw_quotas(random: Random, *, has_login: bool) -> list[dict[str, Any]]:
         if client_id is not None:
             rule["client-id"] = client_id
         found[user, client_id] = rule | _rates(random)
-        if random.random() < 0.25:
-            found[user, client_id] |= {"enforcement": random.choice(("respond", "delay", "observe"))}
-        if random.random() < 0.25:
-            found[user, client_id] |= {"shaping": random.choice(("sampled", "paced"))}
+        enforcement = ("enforcement", 0.25, ("respond", "delay", "observe"))
+        found[user, client_id] |= _some(random, enforcement, ("shaping", 0.25, ("sampled", "paced")))
     rules = list(found.values())
     if random.random() < 0.1:
         rules.append({"ip": "<default>", "connection_creation_rate": random.choice((1, 5))})
@@ -279,18 +274,12 @@ def draw_stored(random: Random, *, has_login: bool, plain_share: float = 0.0) ->
 
 
 def _rates(random: Random) -> dict[str, Any]:
-    rates: dict[str, Any] = {}
-    if random.random() < 0.85:
-        rates["producer_byte_rate"] = random.choice(_RATES)
+    rates = _some(random, ("producer_byte_rate", 0.85, _RATES))
     if random.random() < 0.85 or not rates:
         rates["consumer_byte_rate"] = random.choice(_RATES)
-    if random.random() < 0.15:
-        rates["request_rate"] = random.choice((2, 10, 50))
-    if random.random() < 0.6:
-        rates["controller_mutation_rate"] = random.choice((0.5, 2, 10))
-    if random.random() < 0.1:
-        rates["connections"] = random.choice((1, 3))
-    return rates
+    of_requests = ("request_rate", 0.15, STORED["request_rate"])
+    of_topics = ("controller_mutation_rate", 0.6, STORED["controller_mutation_rate"])
+    return rates | _some(random, of_requests, of_topics, ("connections", 0.1, (1, 3)))
 
 
 def draw_queue(random: Random) -> dict[str, Any]:

@@ -7,9 +7,23 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
 
-# A fault returns whether it could happen.
-Fault = Callable[["Scenario", Random], bool]
+# A fault raises CannotHappenError if the world lacks what it needs.
+Fault = Callable[["Scenario", Random], None]
 KINDS: Final[dict[str, Fault]] = {}
+
+
+class CannotHappenError(Exception):
+    """The world lacks what a fault needs."""
+
+
+def needs(what: object) -> None:
+    """End a fault that could not happen without this.
+
+    Raises:
+        CannotHappenError: It is false or empty.
+    """
+    if not what:
+        raise CannotHappenError
 
 
 def kind(function: Fault) -> Fault:
@@ -20,7 +34,6 @@ def kind(function: Fault) -> Fault:
 
 def end_later(
     scenario: "Scenario", random: Random, times_ms: Sequence[float], of: object, name: str, value: Any
-) -> bool:
-    """Give an attribute its usual value again, after one of these times. Return that the fault could happen."""
+) -> None:
+    """Give an attribute its usual value again, after one of these times."""
     scenario.world.call_later(random.choice(times_ms), setattr, of, name, value)
-    return True

@@ -4,7 +4,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation import configuration
-from tests.simulation.faults.kinds import end_later, kind
+from tests.simulation.faults.kinds import end_later, kind, needs
 from tests.simulation.process import ENOUGH_DESCRIPTORS
 from tests.simulation.store_disk import AFTER, BEFORE, FULL
 from tests.simulation.stored_quotas import entity_of
@@ -14,68 +14,57 @@ if TYPE_CHECKING:
 
 
 @kind
-def _proxy_killed(scenario: "Scenario", random: Random) -> bool:
+def _proxy_killed(scenario: "Scenario", random: Random) -> None:
     """The process of the proxy ends without a word, and another one starts."""
-    if not scenario.proxy.is_running:
-        return False
+    needs(scenario.proxy.is_running)
     scenario.tell("the proxy is killed")
     scenario.proxy.kill()
-    return True
 
 
 @kind
-def _power_lost(scenario: "Scenario", random: Random) -> bool:
+def _power_lost(scenario: "Scenario", random: Random) -> None:
     """The proxy's machine loses its power, and what its disk had not synced."""
-    if not scenario.proxy.is_running:
-        return False
+    needs(scenario.proxy.is_running)
     scenario.proxy.kill()
     lost = scenario.proxy.disk.lose_power()
     scenario.tell(f"the proxy's machine loses its power, and its disk {lost} bytes")
-    return True
 
 
 @kind
-def _proxy_restarted(scenario: "Scenario", random: Random) -> bool:
+def _proxy_restarted(scenario: "Scenario", random: Random) -> None:
     """The proxy gets SIGTERM, drains, and starts again."""
-    if not scenario.proxy.is_running or scenario.proxy.server is None:
-        return False
+    needs(scenario.proxy.is_running and scenario.proxy.server)
     scenario.tell("the proxy is restarted in order")
     scenario.proxy.signal_stop()
     if random.random() < 0.2:
         scenario.world.call_later(random.choice((1.0, 300.0)), scenario.proxy.signal_stop)
-    return True
 
 
 @kind
-def _proxy_paused(scenario: "Scenario", random: Random) -> bool:
+def _proxy_paused(scenario: "Scenario", random: Random) -> None:
     """The proxy's process stands still, as in a migration of its machine."""
-    if not scenario.proxy.is_running:
-        return False
+    needs(scenario.proxy.is_running)
     time_ms = random.choice((50.0, 800.0, 5_000.0))
     scenario.tell(f"the proxy's process stands still for {time_ms:.0f} ms")
     scenario.proxy.process.loop.busy_until_ns = scenario.world.clock.now_ns + int(time_ms * 1_000_000)
-    return True
 
 
 @kind
-def _no_descriptors(scenario: "Scenario", random: Random) -> bool:
+def _no_descriptors(scenario: "Scenario", random: Random) -> None:
     """The proxy has no free descriptor for a while."""
-    if not scenario.proxy.is_running:
-        return False
+    needs(scenario.proxy.is_running)
     process = scenario.proxy.process
     process.most_descriptors = len(process.descriptors)
     scenario.tell("the proxy has no free descriptor")
-    return end_later(scenario, random, (500.0, 4_000.0), process, "most_descriptors", ENOUGH_DESCRIPTORS)
+    end_later(scenario, random, (500.0, 4_000.0), process, "most_descriptors", ENOUGH_DESCRIPTORS)
 
 
 @kind
-def _odd_dial(scenario: "Scenario", random: Random) -> bool:
+def _odd_dial(scenario: "Scenario", random: Random) -> None:
     """The next dial to a broker ends with an exception that nobody expects."""
-    if not scenario.proxy.is_running:
-        return False
+    needs(scenario.proxy.is_running)
     scenario.proxy.process.odd_dials += 1
     scenario.tell("the proxy's next dial ends with an exception that nobody expects")
-    return True
 
 
 # -- the operator --
@@ -93,7 +82,7 @@ def _lowered(rule: dict[str, Any]) -> dict[str, Any]:
 
 
 @kind
-def _quotas_changed(scenario: "Scenario", random: Random) -> bool:
+def _quotas_changed(scenario: "Scenario", random: Random) -> None:
     """The operator writes other quotas into the file, or lowers those that there are."""
     settings = dict(scenario.proxy.settings)
     what = "other quotas"
@@ -103,26 +92,23 @@ def _quotas_changed(scenario: "Scenario", random: Random) -> bool:
     else:
         settings["quotas"] = configuration.draw_quotas(random, has_login=scenario.setup.has_login)
     scenario.write_settings(settings, what)
-    return True
 
 
 @kind
-def _quotas_of_others_changed(scenario: "Scenario", random: Random) -> bool:
+def _quotas_of_others_changed(scenario: "Scenario", random: Random) -> None:
     """The operator writes a quota of somebody into the file who is not there. All others owe what they owed."""
     settings = dict(scenario.proxy.settings)
     others = [one for one in settings["quotas"] if one.get("client-id") != _ABSENT]
     rule = {"client-id": _ABSENT, "producer_byte_rate": random.choice((2_048, 20_480)) + random.randrange(100)}
     settings["quotas"] = [*others, rule]
     scenario.write_settings(settings, "a quota of somebody who is not there")
-    return True
 
 
 @kind
-def _file_takes_over(scenario: "Scenario", random: Random) -> bool:
+def _file_takes_over(scenario: "Scenario", random: Random) -> None:
     """The operator writes a quota into the file that administrators have set as well. The proxy may be killed then."""
     stored = list(scenario.stored.registers)
-    if not stored:
-        return False
+    needs(stored)
     of_bytes = [one for one in stored if one[1] == "producer_byte_rate"]  # the clients of most worlds notice it
     entity, key = random.choice(of_bytes or stored)
     rule = {part: "<default>" if name is None else name for part, name in entity}
@@ -137,42 +123,37 @@ def _file_takes_over(scenario: "Scenario", random: Random) -> bool:
 
     if random.random() < 0.7:
         scenario.world.call_later(random.choice((0.0, 1_000.0, 2_500.0)), kill)
-    return True
 
 
 @kind
-def _settings_changed(scenario: "Scenario", random: Random) -> bool:
+def _settings_changed(scenario: "Scenario", random: Random) -> None:
     """The operator writes other settings of throttling into the file."""
     settings = dict(scenario.proxy.settings)
     settings |= configuration.draw_throttling(random)
     scenario.write_settings(settings, f"{settings['enforcement']}, {settings['shaping']}")
-    return True
 
 
 @kind
-def _replication_changed(scenario: "Scenario", random: Random) -> bool:
+def _replication_changed(scenario: "Scenario", random: Random) -> None:
     """The operator writes other limits on replication into the file, or removes them."""
-    if scenario.setup.replication < 2:
-        return False
+    needs(scenario.setup.replication > 1)
     settings = dict(scenario.proxy.settings)
     if settings.pop("replication", None) is None or random.random() < 0.8:
         settings["replication"] = configuration.draw_replication(random)
     scenario.write_settings(settings, f"replication {settings.get('replication')}")
-    return True
 
 
 @kind
-def _queue_switched(scenario: "Scenario", random: Random) -> bool:
+def _queue_switched(scenario: "Scenario", random: Random) -> None:
     """The operator switches the fair call queue on or off."""
     settings: dict[str, Any] = dict(scenario.proxy.settings)
     if settings.pop("fair_call_queue", None) is None:
         settings["fair_call_queue"] = configuration.draw_queue(random)
     scenario.write_settings(settings, f"fair call queue {'on' if 'fair_call_queue' in settings else 'off'}")
-    return True
 
 
 @kind
-def _file_broken(scenario: "Scenario", random: Random) -> bool:
+def _file_broken(scenario: "Scenario", random: Random) -> None:
     """The file is half-written or garbage, and whole again later. A broken file changes nothing."""
     proxy = scenario.proxy
     text = proxy.path.read_text(encoding="utf-8")
@@ -183,34 +164,32 @@ def _file_broken(scenario: "Scenario", random: Random) -> bool:
         proxy.write(proxy.settings)
 
     scenario.world.call_later(random.choice((100.0, 1_500.0)), heal)
-    return True
 
 
 @kind
-def _wall_clock_set(scenario: "Scenario", random: Random) -> bool:
+def _wall_clock_set(scenario: "Scenario", random: Random) -> None:
     """The Unix clock is set forward or back."""
     by_ms = random.choice((-3_600_000.0, -5_000.0, -30.0, 40.0, 7_000.0, 86_400_000.0))
     scenario.tell(f"the Unix clock is set by {by_ms:.0f} ms")
     scenario.world.clock.step_wall(by_ms)
-    return True
 
 
 @kind
-def _disk_full(scenario: "Scenario", random: Random) -> bool:
+def _disk_full(scenario: "Scenario", random: Random) -> None:
     """The proxy's disk is full for a while."""
     disk = scenario.proxy.disk
     disk.is_full = True
     scenario.tell("the proxy's disk is full")
-    return end_later(scenario, random, (1_000.0, 10_000.0), disk, "is_full", False)
+    end_later(scenario, random, (1_000.0, 10_000.0), disk, "is_full", False)
 
 
 @kind
-def _disk_faulty(scenario: "Scenario", random: Random) -> bool:
+def _disk_faulty(scenario: "Scenario", random: Random) -> None:
     """The proxy's disk cannot sync for a while."""
     disk = scenario.proxy.disk
     disk.fails_to_sync = True
     scenario.tell("the proxy's disk cannot sync")
-    return end_later(scenario, random, (1_000.0, 10_000.0), disk, "fails_to_sync", False)
+    end_later(scenario, random, (1_000.0, 10_000.0), disk, "fails_to_sync", False)
 
 
 def _store_fails(scenario: "Scenario", random: Random, fault: str) -> None:
@@ -220,30 +199,25 @@ def _store_fails(scenario: "Scenario", random: Random, fault: str) -> None:
 
 
 @kind
-def _store_full(scenario: "Scenario", random: Random) -> bool:
+def _store_full(scenario: "Scenario", random: Random) -> None:
     """Writes fail, because the disk of the quota store is full."""
-    if not scenario.setup.has_store:
-        return False
+    needs(scenario.setup.has_store)
     scenario.tell("the disk of the quota store is full")
     _store_fails(scenario, random, FULL)
-    return True
 
 
 @kind
-def _store_faulty(scenario: "Scenario", random: Random) -> bool:
+def _store_faulty(scenario: "Scenario", random: Random) -> None:
     """Writes fail before they have done anything, or when all is written and cannot be synced."""
-    if not scenario.setup.has_store:
-        return False
+    needs(scenario.setup.has_store)
     scenario.tell("the disk of the quota store fails")
     _store_fails(scenario, random, random.choice((BEFORE, AFTER, AFTER)))
-    return True
 
 
 @kind
-def _store_slow(scenario: "Scenario", random: Random) -> bool:
+def _store_slow(scenario: "Scenario", random: Random) -> None:
     """Writes take seconds. Some then fail."""
-    if not scenario.setup.has_store:
-        return False
+    needs(scenario.setup.has_store)
     store = scenario.proxy.disk.store
     store.slow_ms = random.choice((2_000.0, 12_000.0, 30_000.0))
     scenario.tell(f"the disk of the quota store takes up to {store.slow_ms:.0f} ms")
@@ -252,4 +226,3 @@ def _store_slow(scenario: "Scenario", random: Random) -> bool:
         store.fault, store.failures_left = AFTER, 1
         heals_ms = store.slow_ms
     scenario.world.call_later(heals_ms, store.heal)
-    return True
