@@ -1,7 +1,7 @@
 """A connection to a simulated broker: frames put together from segments, one request at a time."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.network import Handler
 from tests.simulation.wire.api import AnyApi
@@ -10,6 +10,7 @@ from tests.simulation.wire.common import RequestHeader, WireError, get_i32, pars
 if TYPE_CHECKING:
     from tests.simulation.brokers.broker import Broker
     from tests.simulation.brokers.log import Batch
+    from tests.simulation.brokers.parked import Parked
     from tests.simulation.brokers.profiles import Listener
     from tests.simulation.network import End
 
@@ -20,13 +21,6 @@ _SASL_HANDSHAKE: Final = 17
 _API_VERSIONS: Final = 18
 _SASL_AUTHENTICATE: Final = 36
 _BEFORE_LOGIN: Final = frozenset((_SASL_HANDSHAKE, _API_VERSIONS, _SASL_AUTHENTICATE))
-
-
-class Parked(Protocol):
-    """A request that waits in the broker."""
-
-    def cancel(self) -> None:
-        """Forget the request, because its connection is gone."""
 
 
 class Connection(Handler):

@@ -1,10 +1,11 @@
 """Fetch: long polls that read logs from an offset, for consumers and for followers."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.simulation.brokers import fetch_sessions
 from tests.simulation.brokers.fetch_sessions import Plan, Wanted
 from tests.simulation.brokers.log import Batch, joined
+from tests.simulation.brokers.parked import Parked
 from tests.simulation.brokers.partition import (
     FENCED_LEADER_EPOCH,
     NOT_LEADER,
@@ -19,24 +20,18 @@ from tests.simulation.wire.common import NO_LEADER, NodeEndpoint, RequestHeader
 if TYPE_CHECKING:
     from tests.simulation.brokers.connection import Connection
     from tests.simulation.brokers.partition import Partition
-    from tests.simulation.scheduler import Event
 
 _FIRST_TOPIC_ID: Final = 13
 
 
-class _Read:
+class _Read(NamedTuple):
     """What was read of one partition: the first ``size`` bytes of ``batches``."""
 
-    __slots__ = ("batches", "error", "partition", "size", "wanted")
-
-    def __init__(
-        self, wanted: Wanted, partition: "Partition | None", error: int, batches: list[Batch], size: int
-    ) -> None:
-        self.wanted = wanted
-        self.partition = partition
-        self.error = error
-        self.batches = batches
-        self.size = size
+    wanted: Wanted
+    partition: "Partition | None"
+    error: int
+    batches: list[Batch]
+    size: int
 
 
 def handle(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
@@ -54,17 +49,15 @@ def handle(connection: "Connection", header: RequestHeader, frame: bytes) -> Non
     _Fetch(connection, request, planned).begin()
 
 
-class _Fetch:
+class _Fetch(Parked):
     """A fetch, until it is answered."""
 
-    __slots__ = ("_connection", "_parts", "_planned", "_request", "_timer")
+    __slots__ = ("_planned", "_request")
 
     def __init__(self, connection: "Connection", request: transfer.FetchRequest, planned: Plan) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._request = request
         self._planned = planned
-        self._parts: list[Partition] = []
-        self._timer: Event | None = None
 
     def begin(self) -> None:
         """Answer if enough can be read, and wait for more otherwise."""
@@ -75,11 +68,7 @@ class _Fetch:
         if size >= request.min_bytes or has_error or request.max_wait_ms <= 0 or not reads:
             self._answer(reads)
             return
-        self._parts = [read.partition for read in reads if read.partition is not None]
-        for partition in self._parts:
-            partition.waiters[self] = None
-        self._connection.parked = self
-        self._timer = self._connection.broker.world.call_later(request.max_wait_ms, self._time_out)
+        self.park((read.partition for read in reads), request.max_wait_ms, self._time_out)
 
     def _note_replica(self, node_id: int) -> None:
         cluster = self._connection.broker.cluster
@@ -102,15 +91,6 @@ class _Fetch:
     def _time_out(self) -> None:
         self.cancel()
         self._answer(self._read()[0])
-
-    def cancel(self) -> None:
-        """Wait no longer."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for partition in self._parts:
-            partition.waiters.pop(self, None)
-        self._parts = []
 
     def _read(self) -> tuple[list[_Read], int, bool]:
         """Read each partition, and return what was read, its bytes, and whether a partition has an error."""

@@ -1,9 +1,10 @@
 """A partition: its log, its replicas, and what its leader knows of them."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from tests.simulation.brokers.log import Batch, Log
+from tests.simulation.brokers.parked import Parked
 from tests.simulation.wire import records
 
 NO_ERROR: Final = 0
@@ -20,13 +21,6 @@ UNKNOWN_LEADER_EPOCH: Final = 75
 UNKNOWN_TOPIC_ID: Final = 100
 # How many batches of a producer a broker remembers, to know one that comes a second time.
 _REMEMBERED: Final = 5
-
-
-class Waiter(Protocol):
-    """A request that waits for this partition."""
-
-    def woken(self) -> None:
-        """The log has grown, or the high watermark has moved, or the partition has another leader."""
 
 
 class Appended(NamedTuple):
@@ -97,7 +91,7 @@ class Partition:
         self.log = Log()
         self.high_watermark = 0
         self.states = {node_id: Replica(node_id, now_ms) for node_id in replicas}
-        self.waiters: dict[Waiter, None] = {}
+        self.waiters: dict[Parked, None] = {}
         self.on_append: Callable[[Partition], None] | None = None
         self._producers: dict[int, _Producer] = {}
 

@@ -1,8 +1,10 @@
 """Produce: batches are appended, and acknowledged when those have them that the client has asked for."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.brokers.log import Batch
+from tests.simulation.brokers.parked import Parked
 from tests.simulation.brokers.partition import (
     NOT_ENOUGH_REPLICAS,
     NOT_LEADER,
@@ -16,21 +18,18 @@ from tests.simulation.wire.common import NO_LEADER, NodeEndpoint, RequestHeader,
 if TYPE_CHECKING:
     from tests.simulation.brokers.connection import Connection
     from tests.simulation.brokers.partition import Partition
-    from tests.simulation.scheduler import Event
 
 _ALL: Final = -1
 
 
+@dataclass(slots=True)
 class _Entry:
     """What becomes of the batch for one partition."""
 
-    __slots__ = ("batch", "error", "index", "partition")
-
-    def __init__(self, index: int, partition: "Partition | None", error: int, batch: Batch | None) -> None:
-        self.index = index
-        self.partition = partition
-        self.error = error
-        self.batch = batch
+    index: int
+    partition: "Partition | None"
+    error: int
+    batch: Batch | None
 
 
 def handle(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
@@ -71,10 +70,10 @@ def _append(connection: "Connection", topic: Topic, index: int, data: bytes | No
     return _Entry(index, partition, error, batch)
 
 
-class _Waiting:
+class _Waiting(Parked):
     """A request whose batches are in the log, until it may be answered."""
 
-    __slots__ = ("_acks", "_connection", "_header", "_is_timed_out", "_pending", "_timer", "_topics")
+    __slots__ = ("_acks", "_header", "_pending", "_topics")
 
     def __init__(
         self,
@@ -83,29 +82,22 @@ class _Waiting:
         topics: list[tuple[Topic, list[_Entry]]],
         acks: int,
     ) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._header = header
         self._topics = topics
         self._acks = acks
         self._pending: list[_Entry] = []
-        self._timer: Event | None = None
 
     def begin(self, timeout_ms: int, disk_ms: float) -> None:
         """Answer, or wait for the disk first and for the replicas then."""
-        world = self._connection.broker.world
         if disk_ms:
-            self._connection.parked = self
-            self._timer = world.call_later(disk_ms, self.begin, timeout_ms, 0.0)
+            self.park((), disk_ms, self.begin, timeout_ms, 0.0)
             return
         self._timer = None
         if self._acks == _ALL:
             self._pending = [entry for _, entries in self._topics for entry in entries if self._is_waiting(entry)]
             if self._pending:
-                self._connection.parked = self
-                for entry in self._pending:
-                    if entry.partition is not None:
-                        entry.partition.waiters[self] = None
-                self._timer = world.call_later(timeout_ms, self._time_out)
+                self.park((entry.partition for entry in self._pending), timeout_ms, self._time_out)
                 return
         self._answer()
 
@@ -131,17 +123,6 @@ class _Waiting:
             entry.error = REQUEST_TIMED_OUT
         self.cancel()
         self._answer()
-
-    def cancel(self) -> None:
-        """Wait no longer."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._acks == _ALL:
-            for _, entries in self._topics:
-                for entry in entries:
-                    if entry.partition is not None:
-                        entry.partition.waiters.pop(self, None)
 
     def _answer(self) -> None:
         connection, header = self._connection, self._header

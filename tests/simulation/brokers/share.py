@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.brokers.log import Batch, joined
+from tests.simulation.brokers.parked import Parked
 from tests.simulation.brokers.partition import NOT_LEADER, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
 from tests.simulation.wire import transfer
 from tests.simulation.wire.common import RequestHeader
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from tests.simulation.brokers.broker import Broker
     from tests.simulation.brokers.connection import Connection
     from tests.simulation.brokers.partition import Partition
-    from tests.simulation.scheduler import Event
 
 _INVALID_RECORD_STATE: Final = 121
 _SHARE_SESSION_NOT_FOUND: Final = 122
@@ -183,10 +183,10 @@ def answer_fetch(connection: "Connection", header: RequestHeader, frame: bytes) 
     _ShareFetch(connection, request, session, errors).begin()
 
 
-class _ShareFetch:
+class _ShareFetch(Parked):
     """A ShareFetch, until it is answered."""
 
-    __slots__ = ("_connection", "_errors", "_parts", "_request", "_session", "_timer")
+    __slots__ = ("_errors", "_request", "_session")
 
     def __init__(
         self,
@@ -195,24 +195,17 @@ class _ShareFetch:
         session: ShareSession,
         errors: dict[Key, int],
     ) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._request = request
         self._session = session
         self._errors = errors
-        self._parts: list[Partition] = []
-        self._timer: Event | None = None
 
     def begin(self) -> None:
         """Answer if there is something to tell, and wait otherwise."""
         if self._try_to_answer(must=self._request.max_wait_ms <= 0 or bool(self._errors)):
             return
-        for key in self._session.partitions:
-            partition, _ = self._find(key)
-            if partition is not None:
-                self._parts.append(partition)
-                partition.waiters[self] = None
-        self._connection.parked = self
-        self._timer = self._connection.broker.world.call_later(self._request.max_wait_ms, self._time_out)
+        parts = (self._find(key)[0] for key in self._session.partitions)
+        self.park(parts, self._request.max_wait_ms, self._time_out)
 
     def woken(self) -> None:
         """Answer if there is something to tell now."""
@@ -220,15 +213,6 @@ class _ShareFetch:
 
     def _time_out(self) -> None:
         self._try_to_answer(must=True)
-
-    def cancel(self) -> None:
-        """Wait no longer."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        for partition in self._parts:
-            partition.waiters.pop(self, None)
-        self._parts = []
 
     def _find(self, key: Key) -> "tuple[Partition | None, int]":
         broker = self._connection.broker
