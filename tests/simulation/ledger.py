@@ -5,6 +5,7 @@ nothing of the proxy is asked.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tests.simulation.checks.entities import RuleBook
@@ -27,6 +28,7 @@ class Entity(NamedTuple):
     host: str
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Exchange:
     """A request of a simulated client and what became of it. Times are ms of the monotonic clock, or ``NEVER``.
 
@@ -52,58 +54,43 @@ class Exchange:
         response_at: Where the response begins in all bytes of the broker's connection.
         passed_ms: When the proxy wrote the last byte of a response to the client.
         received_ms: When the client had the whole response.
+        line: What is known of its connection, also after its end.
         is_misnumbered: Whether the broker has given its response the number of no request.
         throttle_ms: The throttle time in the response, as the client read it.
     """
 
-    __slots__ = (
-        "answered_ms", "api_key", "api_version", "at_broker_ms", "broker", "broker_end", "client", "client_end",
-        "connection", "correlation_id", "detail", "entity", "expects_response", "forwarded_bytes", "forwarded_first_ms",
-        "forwarded_last_ms", "forwarded_ms", "forwarded_to", "is_inter_broker", "is_misnumbered", "passed_ms",
-        "received_ms", "request", "response", "response_at", "response_of_broker", "sent_bytes", "sent_ms",
-        "stalled_ms", "throttle_ms",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        correlation_id: int,
-        request: bytes,
-        *,
-        api_key: int,
-        api_version: int,
-        client: str,
-        connection: int,
-        entity: Entity,
-        broker: int | None = None,
-        expects_response: bool = True,
-        is_inter_broker: bool = False,
-        detail: Any = None,
-    ) -> None:
-        self.correlation_id = correlation_id
-        self.request = request
-        self.api_key = api_key
-        self.api_version = api_version
-        self.client = client
-        self.connection = connection
-        self.entity = entity
-        self.broker = broker
-        self.expects_response = expects_response
-        self.is_inter_broker = is_inter_broker
-        self.detail = detail
-        self.sent_ms = self.forwarded_first_ms = self.forwarded_ms = NEVER
-        self.at_broker_ms = self.answered_ms = self.passed_ms = self.received_ms = NEVER
-        self.sent_bytes = -1
-        self.forwarded_last_ms = NEVER
-        self.stalled_ms = 0.0
-        self.forwarded_bytes = 0
-        self.forwarded_to: int | None = None
-        self.is_misnumbered = False
-        self.client_end: End | None = None
-        self.broker_end: End | None = None
-        self.response_of_broker: bytes | None = None
-        self.response: bytes | None = None
-        self.response_at = 0
-        self.throttle_ms = 0
+    correlation_id: int
+    request: bytes
+    _: KW_ONLY
+    api_key: int
+    api_version: int
+    client: str
+    connection: int
+    entity: Entity
+    broker: int | None = None
+    expects_response: bool = True
+    is_inter_broker: bool = False
+    detail: Any = None
+    sent_ms: float = NEVER
+    sent_bytes: int = -1
+    forwarded_first_ms: float = NEVER
+    forwarded_ms: float = NEVER
+    forwarded_bytes: int = 0
+    forwarded_last_ms: float = NEVER
+    stalled_ms: float = 0.0
+    forwarded_to: int | None = None
+    client_end: "End | None" = None
+    broker_end: "End | None" = None
+    at_broker_ms: float = NEVER
+    answered_ms: float = NEVER
+    response_of_broker: bytes | None = None
+    response_at: int = 0
+    passed_ms: float = NEVER
+    received_ms: float = NEVER
+    response: bytes | None = None
+    is_misnumbered: bool = False
+    throttle_ms: int = 0
+    line: "Line" = field(init=False)
 
     @property
     def has_open_broker(self) -> bool:
@@ -131,11 +118,13 @@ class Line:
         ended_ms: When the last response has passed.
         unanswered_ms: When the last request without a response was forwarded.
         told_until_ms: Until when the client was told to wait.
+        slowest_ms: The longest time in which a request of it was forwarded.
+        is_gone: Whether the client has left it.
     """
 
     __slots__ = (
-        "ended_ms", "is_answered", "is_inter_broker", "last", "open", "opened_ms", "told_until_ms", "unanswered_ms",
-        "unread",
+        "ended_ms", "is_answered", "is_gone", "is_inter_broker", "last", "open", "opened_ms", "slowest_ms",
+        "told_until_ms", "unanswered_ms", "unread",
     )  # fmt: skip
 
     def __init__(self, opened_ms: float = 0.0) -> None:
@@ -143,14 +132,19 @@ class Line:
         self.open: dict[int, Exchange] = {}
         self.unread: dict[int, Exchange] = {}
         self.last: Exchange | None = None
-        self.is_answered = self.is_inter_broker = False
+        self.is_answered = self.is_inter_broker = self.is_gone = False
         self.ended_ms = self.unanswered_ms = NEVER
-        self.told_until_ms = 0.0
+        self.told_until_ms = self.slowest_ms = 0.0
 
     @property
     def waiting(self) -> "Iterator[Exchange]":
         """The requests that were not forwarded."""
         return (one for one in self.open.values() if one.forwarded_first_ms < 0)
+
+    @property
+    def at_broker(self) -> "Iterator[Exchange]":
+        """The requests that were forwarded, and whose response has not passed."""
+        return (one for one in self.open.values() if one.forwarded_first_ms >= 0 and one.expects_response)
 
 
 class Ledger:
@@ -185,17 +179,20 @@ class Ledger:
         self._next_connection += 1
         return self._next_connection
 
+    def _tell(self, event: str, *args: Any, **more: Any) -> None:
+        for check in self.checks:
+            getattr(check, event)(*args, **more)
+
     # -- called by clients --
 
     def sent(self, exchange: Exchange) -> Exchange:
         """Record that a client writes this request now."""
         exchange.sent_ms = self._clock.now_ms
         self.exchanges[exchange.correlation_id] = exchange
-        line = self.lines.setdefault(exchange.connection, Line())
+        exchange.line = line = self.lines.setdefault(exchange.connection, Line())
         line.open[exchange.correlation_id] = exchange
         line.is_inter_broker = exchange.is_inter_broker
-        for check in self.checks:
-            check.sent(exchange)
+        self._tell("sent", exchange)
         return exchange
 
     def received(self, exchange: Exchange, response: bytes, *, throttle_ms: int) -> None:
@@ -203,56 +200,47 @@ class Ledger:
         exchange.received_ms = self._clock.now_ms
         exchange.response = response
         exchange.throttle_ms = throttle_ms
-        line = self.lines.get(exchange.connection)
-        if line is not None:
-            line.unread.pop(exchange.correlation_id, None)
-            line.told_until_ms = max(line.told_until_ms, exchange.received_ms + throttle_ms)
-        for check in self.checks:
-            check.received(exchange)
+        line = exchange.line
+        line.unread.pop(exchange.correlation_id, None)
+        line.told_until_ms = max(line.told_until_ms, exchange.received_ms + throttle_ms)
+        self._tell("received", exchange)
 
     def connected(self, client: str, connection: int, entity: Entity) -> None:
         """Record that a client's connection to the proxy is open."""
         self.lines[connection] = Line(self._clock.now_ms)
-        for check in self.checks:
-            check.connection_opened(client, connection, entity)
+        self._tell("connection_opened", client, connection, entity)
 
     def disconnected(self, client: str, connection: int, *, by_client: bool) -> None:
         """Record that a client's connection is gone. ``by_client`` says that the client itself ended it."""
-        for check in self.checks:
-            check.connection_closed(client, connection, by_client=by_client)
-        self.lines.pop(connection, None)
+        self._tell("connection_closed", client, connection, by_client=by_client)
+        self.lines.pop(connection, Line()).is_gone = True
 
     # -- called by the supervisor of the proxy --
 
     def proxy_started(self, number: int) -> None:
         """Record that a process of the proxy serves."""
         self.started_ms, self.is_stopping = self._clock.now_ms, False
-        for check in self.checks:
-            check.proxy_started(number)
+        self._tell("proxy_started", number)
 
     def proxy_stopping(self, number: int) -> None:
         """Record that a process of the proxy was asked to stop."""
         self.is_stopping = True
-        for check in self.checks:
-            check.proxy_stopping(number)
+        self._tell("proxy_stopping", number)
 
     def proxy_ended(self, number: int, *, is_crash: bool) -> None:
         """Record that a process of the proxy has stopped in order, or was killed."""
         self.is_stopping = True
-        for check in self.checks:
-            check.proxy_ended(number, is_crash=is_crash)
+        self._tell("proxy_ended", number, is_crash=is_crash)
 
     # -- called by the sockets of the proxy --
 
     def accepted(self, local: tuple[str, int], remote: tuple[str, int]) -> None:
         """Record that the proxy accepts a connection."""
-        for check in self.checks:
-            check.accepted(local, remote)
+        self._tell("accepted", local, remote)
 
     def served(self, local: tuple[str, int], remote: tuple[str, int]) -> None:
         """Record that the proxy begins to serve a connection that it has accepted."""
-        for check in self.checks:
-            check.served(local, remote)
+        self._tell("served", local, remote)
 
     # -- called by the tap on the proxy's side of each connection --
 
@@ -268,13 +256,10 @@ class Ledger:
             exchange.forwarded_first_ms = exchange.forwarded_last_ms = self._clock.now_ms
             exchange.forwarded_to = node_id
             exchange.broker_end = end
-            for check in self.checks:
-                check.forwarding(exchange)
-            line = self.lines.get(exchange.connection)
-            if line is not None:
-                line.last = exchange
-                if exchange.expects_response:
-                    line.unread[correlation_id] = exchange
+            self._tell("forwarding", exchange)
+            exchange.line.last = exchange
+            if exchange.expects_response:
+                exchange.line.unread[correlation_id] = exchange
         return exchange
 
     def goes_on(self, exchange: Exchange) -> None:
@@ -283,30 +268,27 @@ class Ledger:
         stalled_ms = now_ms - exchange.forwarded_last_ms
         exchange.stalled_ms = max(exchange.stalled_ms, stalled_ms)
         if stalled_ms >= _STALLS_MS:
-            for check in self.checks:
-                check.continuing(exchange)
+            self._tell("continuing", exchange)
         exchange.forwarded_last_ms = now_ms
 
     def forwarded(self, exchange: Exchange) -> None:
         """Record the last byte of a request that the proxy writes to a broker."""
         exchange.forwarded_ms = self._clock.now_ms
-        line = self.lines.get(exchange.connection)
-        if line is not None and not exchange.expects_response:
+        line = exchange.line
+        line.slowest_ms = max(line.slowest_ms, exchange.forwarded_ms - exchange.forwarded_first_ms)
+        if not exchange.expects_response:
             line.open.pop(exchange.correlation_id, None)
             line.unanswered_ms = exchange.forwarded_ms
-        for check in self.checks:
-            check.forwarded(exchange)
+        self._tell("forwarded", exchange)
 
     def passed(self, correlation_id: int, frame_bytes: int) -> None:
         """Record the last byte of a response of ``frame_bytes`` bytes that the proxy writes to a client."""
         exchange = self.exchanges[correlation_id]
         exchange.passed_ms = self._clock.now_ms
-        line = self.lines.get(exchange.connection)
-        if line is not None:
-            line.open.pop(correlation_id, None)
-            line.is_answered, line.ended_ms = True, exchange.passed_ms
-        for check in self.checks:
-            check.passed(exchange, frame_bytes)
+        line = exchange.line
+        line.open.pop(correlation_id, None)
+        line.is_answered, line.ended_ms = True, exchange.passed_ms
+        self._tell("passed", exchange, frame_bytes)
 
     # -- called by brokers --
 
@@ -318,8 +300,7 @@ class Ledger:
             return None
         if exchange is not None:
             exchange.at_broker_ms = self._clock.now_ms
-            for check in self.checks:
-                check.at_broker(exchange, node_id, frame)
+            self._tell("at_broker", exchange, node_id, frame)
         return exchange
 
     def answered(self, correlation_id: int, response: bytes) -> None:
@@ -332,5 +313,4 @@ class Ledger:
             exchange.response_of_broker = response
             if exchange.broker_end is not None:
                 exchange.response_at = exchange.broker_end.peer.written_bytes - len(response)
-            for check in self.checks:
-                check.answered(exchange)
+            self._tell("answered", exchange)

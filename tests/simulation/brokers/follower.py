@@ -225,9 +225,8 @@ class Follower(Handler):
         self._exchange = Exchange(
             correlation_id, frame, api_key=transfer.fetch.key, api_version=self.version, client=self.name,
             connection=self._connection, entity=self.entity, broker=self.leader, is_inter_broker=True,
-            detail={key: offset for key, (_, offset) in self._asked.items()},
+            detail={key: offset for key, (_, offset) in self._asked.items()}, client_end=self._end,
         )  # fmt: skip
-        self._exchange.client_end = self._end
         ledger.sent(self._exchange)
         if self._end is not None:
             self._end.write(frame)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Quotas
-from tests.simulation.checks.slots import NOBODY, TURNS, Line, Slots
+from tests.simulation.checks.slots import NOBODY, TURNS, Slots, first_waiting, is_free
 
 if TYPE_CHECKING:
-    from tests.simulation.ledger import Exchange
+    from tests.simulation.ledger import Exchange, Line
     from tests.simulation.world import World
 
 _PERIOD_MS: Final = 5_000.0
@@ -119,7 +119,7 @@ class Levels(Slots):
         """It asks for a slot if its connection waits for nothing else."""
         super().sent(exchange)
         line = self._lines.get(exchange.connection)
-        if line is not None and not line.at_broker and len(line.waiting) == 1:
+        if line is not None and not any(line.at_broker) and len([*line.waiting]) == 1:
             self._asked_ms[exchange.connection] = self.world.clock.now_ms
 
     def forwarding(self, exchange: "Exchange") -> None:
@@ -128,7 +128,7 @@ class Levels(Slots):
         account = None if node_id is None else self._accounts.get(node_id)
         if account is not None and line is not None:
             account.turns = max(0.0, account.turns - 1 / TURNS)
-            if exchange.api_key == frames.PRODUCE and not line.at_broker and line.last is not None:
+            if exchange.api_key == frames.PRODUCE and is_free(line, exchange) and line.last is not None:
                 self._judge_turn(exchange, line, account)
         super().forwarding(exchange)
 
@@ -139,7 +139,6 @@ class Levels(Slots):
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
         """It costs something, and the next of its connection asks for a slot."""
-        super().passed(exchange, frame_bytes)
         now_ms = self.world.clock.now_ms
         self._asked_ms[exchange.connection] = now_ms
         line = self._lines.get(exchange.connection)
@@ -154,10 +153,9 @@ class Levels(Slots):
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """What it has at a broker may cost something. It may have had a turn that nobody has seen."""
         line = self._lines.get(connection)
-        for exchange in () if line is None else (*line.at_broker.values(), *line.waiting.values()):
+        for exchange in () if line is None else (*line.at_broker, *line.waiting):
             for account in self._accounts.values():
                 account.charge(exchange.entity.user, self.world.clock.now_ms, is_sure=False)
-        super().connection_closed(client, connection, by_client=by_client)
         self._restart()
 
     # -- the verdict --
@@ -170,7 +168,7 @@ class Levels(Slots):
         if self._is_unknown() or settings.max_in_flight != 1 or settings.queue_capacity or not settings.queues_users:
             self._accounts.clear()
 
-    def _judge_turn(self, exchange: "Exchange", line: Line, account: _Account) -> None:
+    def _judge_turn(self, exchange: "Exchange", line: "Line", account: _Account) -> None:
         """Fail if the heaviest user has had too many turns while others waited."""
         now_ms = self.world.clock.now_ms
         user = account.heavy(now_ms)
@@ -185,13 +183,13 @@ class Levels(Slots):
             return
         account.turns += 1
         if account.turns > _MOST_TURNS:
-            waiting = [next(iter(one.waiting.values())) for one in others]
+            waiting = [first_waiting(one) for one in others]
             text = f"{exchange} of {user}, who has most of the costs, is forwarded while others wait: {waiting}"
             self.world.fail(self.name, f"{text}; the turns of 15 that {user} had are more than one")
 
-    def _waits_with(self, line: Line, exchange: "Exchange", account: _Account, now_ms: float) -> bool:
+    def _waits_with(self, line: "Line", exchange: "Exchange", account: _Account, now_ms: float) -> bool:
         """Return whether the first request of a connection surely waits at a higher level."""
-        other = next(iter(line.waiting.values()), None)
+        other = first_waiting(line)
         if other is None or line.last is None or other.entity.user == exchange.entity.user:
             return False
         if other.entity.user not in account.old or other.entity.user == NOBODY:

@@ -16,7 +16,7 @@ from tests.simulation.checks.disturbance import Disturbances
 from tests.simulation.checks.settings import SETTLE_MS
 
 if TYPE_CHECKING:
-    from tests.simulation.ledger import Entity, Exchange
+    from tests.simulation.ledger import Entity, Exchange, Line
     from tests.simulation.world import World
 
 _GRACE_MS: Final = 1_000.0
@@ -41,35 +41,31 @@ _MUTATIONS: Final = frozenset({frames.CREATE_TOPICS, frames.DELETE_TOPICS, frame
 _LATE: Final = ("proxy paused", "slow network", "tiny windows", "queue switched")
 
 
-class Line:
-    """A client's connection: its requests that wait, and those at the broker, oldest first."""
+def uses_slot(line: "Line", now_ms: float) -> bool:
+    """Return whether a connection may have a slot."""
+    first = next(line.at_broker, None)
+    if first is None or line.last is None or not line.last.has_open_broker:
+        return False
+    if first.answered_ms >= 0:
+        is_lost = first.broker_end is not None and first.broker_end.link.is_cut
+        return is_lost or now_ms - first.answered_ms < _RESPONSE_MS
+    return first.api_key not in _FETCHES or now_ms - first.forwarded_first_ms < _FETCH_MS
 
-    __slots__ = ("at_broker", "is_gone", "is_odd", "last", "told_until_ms", "waiting")
 
-    def __init__(self) -> None:
-        self.waiting: dict[int, Exchange] = {}
-        self.at_broker: dict[int, Exchange] = {}
-        self.last: Exchange | None = None  # that was forwarded
-        self.told_until_ms = 0.0
-        self.is_odd = False  # whether a request of it has arrived so slowly that it may have lost its slot
-        self.is_gone = False
+def _may_hold_slots(line: "Line", now_ms: float) -> bool:
+    """Return whether a connection may have slots although it awaits nothing."""
+    last = line.last
+    return last is not None and not last.expects_response and now_ms - last.forwarded_ms < _HELD_MS
 
-    def uses_slot(self, now_ms: float) -> bool:
-        """Return whether it may have a slot."""
-        if self.last is None or not self.last.has_open_broker:
-            return False
-        first = next(iter(self.at_broker.values()), None)
-        if first is None:
-            return False
-        if first.answered_ms >= 0:
-            is_lost = first.broker_end is not None and first.broker_end.link.is_cut
-            return is_lost or now_ms - first.answered_ms < _RESPONSE_MS
-        return first.api_key not in _FETCHES or now_ms - first.forwarded_first_ms < _FETCH_MS
 
-    def may_hold_slots(self, now_ms: float) -> bool:
-        """Return whether it may have slots although it awaits nothing."""
-        last = self.last
-        return last is not None and not last.expects_response and now_ms - last.forwarded_ms < _HELD_MS
+def first_waiting(line: "Line") -> "Exchange | None":
+    """Return the first request of a connection that was not forwarded, unless its client has left."""
+    return None if line.is_gone else next(line.waiting, None)
+
+
+def is_free(line: "Line", exchange: "Exchange") -> bool:
+    """Return whether a connection had nothing at the broker before this request."""
+    return all(one is exchange for one in line.at_broker)
 
 
 class _Wait:
@@ -109,63 +105,32 @@ class Slots(Check):
     def sent(self, exchange: "Exchange") -> None:
         """It waits."""
         if self.world.settings.max_in_flight is not None:
-            line = self._lines.setdefault(exchange.connection, Line())
-            line.waiting[exchange.correlation_id] = exchange
+            self._lines[exchange.connection] = exchange.line
 
     def forwarding(self, exchange: "Exchange") -> None:
         """It has a slot, or uses that of its connection."""
-        line = self._lines.get(exchange.connection)
-        if line is None or exchange.forwarded_to is None:
-            return
-        line.waiting.pop(exchange.correlation_id, None)
-        line.last = exchange
-        waits = self._waits.get(exchange.forwarded_to)
-        if waits:
+        line, waits = exchange.line, self._waits.get(exchange.forwarded_to or 0)
+        if waits and exchange.connection in self._lines:
             waits.pop(exchange.correlation_id, None)
-            if exchange.api_key in _JUDGED and not line.at_broker:
+            if exchange.api_key in _JUDGED and is_free(line, exchange):
                 for wait in waits.values():
                     wait.turns = wait.turns + 1 if exchange.sent_ms > wait.since_ms else 0
                     wait.users[self._who(exchange.entity)] = None
-        if exchange.expects_response:
-            line.at_broker[exchange.correlation_id] = exchange
 
     def forwarded(self, exchange: "Exchange") -> None:
         """Count who has a request at the broker."""
-        line = self._lines.get(exchange.connection)
-        if line is None:
-            return
-        if exchange.forwarded_ms - exchange.forwarded_first_ms > _UPLOAD_MS:
-            line.is_odd = True
         most = self.world.settings.max_in_flight
-        if most is None or exchange.api_key != frames.PRODUCE or self._is_unknown():
+        if exchange.connection not in self._lines or most is None:
+            return
+        if exchange.api_key != frames.PRODUCE or self._is_unknown():
             return
         if may_have_two_buckets(self.world):
             most *= 2  # each name has a queue of its own then
         holders = [one for one in self._lines.values() if self._surely_holds(one, exchange.forwarded_to)]
         if len(holders) > most:
-            others = [next(iter(one.at_broker.values())) for one in holders]
+            others = [next(one.at_broker) for one in holders]
             text = f"{exchange} is forwarded, and {len(holders)} connections have requests at its broker: {others}"
             self.world.fail(self.name, f"{text}; {most} may have")
-
-    def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
-        """It is over. The proxy itself may have answered."""
-        line = self._lines.get(exchange.connection)
-        if line is not None:
-            line.waiting.pop(exchange.correlation_id, None)
-            line.at_broker.pop(exchange.correlation_id, None)
-
-    def received(self, exchange: "Exchange") -> None:
-        """Remember for how long the proxy may not read the connection."""
-        line = self._lines.get(exchange.connection)
-        if line is not None:
-            line.told_until_ms = max(line.told_until_ms, exchange.received_ms + exchange.throttle_ms)
-
-    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
-        """Its slot may be in use until the proxy has heard of it."""
-        line = self._lines.get(connection)
-        if line is not None:
-            line.is_gone = True
-            line.waiting.clear()
 
     def _who(self, entity: "Entity") -> tuple[str, ...]:
         """Return who takes turns with others. A client without a login has no name that can be relied on."""
@@ -182,9 +147,9 @@ class Slots(Check):
             return True
         return any(scenario.fired.get(kind) for kind in _LATE) or scenario.setup.replication > 1
 
-    def _surely_holds(self, line: Line, node_id: int | None) -> bool:
-        first = next(iter(line.at_broker.values()), None)
-        if first is None or line.is_odd or line.is_gone or first.forwarded_to != node_id:
+    def _surely_holds(self, line: "Line", node_id: int | None) -> bool:
+        first = next(line.at_broker, None)
+        if first is None or line.slowest_ms > _UPLOAD_MS or line.is_gone or first.forwarded_to != node_id:
             return False
         if (
             first.api_key not in _JUDGED
@@ -209,14 +174,14 @@ class Slots(Check):
         if self._is_unknown():
             self._waits.clear()
             return
-        for connection in [one for one, line in self._lines.items() if line.is_gone and not line.uses_slot(now_ms)]:
+        for connection in [one for one, line in self._lines.items() if line.is_gone and not uses_slot(line, now_ms)]:
             del self._lines[connection]
         # A slot may be given to who is still being connected.
-        is_connecting = any(line.waiting and line.last is None for line in self._lines.values())
+        waiting = [(line, first) for line in self._lines.values() if (first := first_waiting(line)) is not None]
+        is_connecting = any(line.last is None for line, _ in waiting)
         seen: dict[int, dict[int, _Wait]] = {}
-        for line in self._lines.values():
-            exchange = next(iter(line.waiting.values()), None)
-            if exchange is None or line.last is None or line.last.forwarded_to is None:
+        for line, exchange in waiting:
+            if line.last is None or line.last.forwarded_to is None:
                 continue
             if exchange.api_key in _MUTATIONS:
                 is_connecting = True
@@ -228,12 +193,14 @@ class Slots(Check):
         for node_id, waits in seen.items():
             self._judge(node_id, waits, now_ms, is_connecting=is_connecting)
 
-    def _surely_waits(self, exchange: "Exchange", line: Line, now_ms: float) -> bool:
+    def _surely_waits(self, exchange: "Exchange", line: "Line", now_ms: float) -> bool:
         """Return whether a request has arrived at the proxy, and nothing but the queue can hold it back."""
         last, end = line.last, exchange.client_end
-        if exchange.api_key not in _JUDGED or exchange.sent_ms < 0 or now_ms < line.told_until_ms or line.at_broker:
+        if exchange.api_key not in _JUDGED or exchange.sent_ms < 0 or now_ms < line.told_until_ms:
             return False
-        if last is None or not last.has_open_broker or end is None or not end.is_open or end.is_on_the_way:
+        if any(line.at_broker) or last is None or not last.has_open_broker:
+            return False
+        if end is None or not end.is_open or end.is_on_the_way:
             return False
         if not self._disturbances.is_well_behaved(exchange.client):
             return False
@@ -244,10 +211,10 @@ class Slots(Check):
     def _judge(self, node_id: int, waits: dict[int, _Wait], now_ms: float, *, is_connecting: bool) -> None:
         most = self.world.settings.max_in_flight or 0
         used = sum(
-            line.last is not None and line.last.forwarded_to == node_id and line.uses_slot(now_ms)
+            line.last is not None and line.last.forwarded_to == node_id and uses_slot(line, now_ms)
             for line in self._lines.values()
         )
-        is_held = any(line.may_hold_slots(now_ms) for line in self._lines.values())
+        is_held = any(_may_hold_slots(line, now_ms) for line in self._lines.values())
         is_roomy = self.world.settings.queue_capacity is None
         for correlation_id, wait in waits.items():
             exchange = self.world.ledger.exchanges[correlation_id]

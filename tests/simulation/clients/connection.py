@@ -2,6 +2,7 @@
 
 from collections import deque
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tests.simulation.clients.habits import Writer
@@ -39,24 +40,15 @@ class Owner(Protocol):
         """The connection is gone. Its requests have failed before."""
 
 
+@dataclass(slots=True, eq=False)
 class Call:
     """A request that waits for its response."""
 
-    __slots__ = ("deadline_ms", "exchange", "on_failure", "on_response", "parse")
-
-    def __init__(
-        self,
-        exchange: Exchange,
-        parse: "Callable[[bytes, int], Any]",
-        on_response: "Callable[[Any, Exchange], None]",
-        on_failure: "Callable[[Exchange], None]",
-        deadline_ms: float,
-    ) -> None:
-        self.exchange = exchange
-        self.parse = parse
-        self.on_response = on_response
-        self.on_failure = on_failure
-        self.deadline_ms = deadline_ms
+    exchange: Exchange
+    parse: "Callable[[bytes, int], Any]"
+    on_response: "Callable[[Any, Exchange], None]"
+    on_failure: "Callable[[Exchange], None]"
+    deadline_ms: float
 
 
 def ignore(*_: object) -> None:
@@ -146,18 +138,10 @@ class Connection(Handler):
         """
         setting = self.setting
         exchange = Exchange(
-            correlation_id,
-            frame,
-            api_key=api_key,
-            api_version=api_version,
-            client=setting.name,
-            connection=self.number,
-            entity=entity or setting.entity,
-            broker=self.node,
-            expects_response=expects_response,
-            detail=detail,
-        )
-        exchange.client_end = self._end
+            correlation_id, frame, api_key=api_key, api_version=api_version, client=setting.name,
+            connection=self.number, entity=entity or setting.entity, broker=self.node,
+            expects_response=expects_response, detail=detail, client_end=self._end,
+        )  # fmt: skip
         if expects_response:
             timeout_ms = timeout_ms or self.profile.request_timeout_ms
             deadline_ms = self.world.clock.now_ms + timeout_ms
