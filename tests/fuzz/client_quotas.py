@@ -34,11 +34,10 @@ from kafka_quota_proxy.proxy.rules.codec import (
 from kafka_quota_proxy.proxy.rules.describe import describe
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, apply, keys_of
 from tests.fuzz import seeds
-from tests.fuzz.source import Source, damaged
+from tests.fuzz.source import MAX_FRAMES, Source, damaged
 from tests.support.quota_request_frames import read_alter_response, write_alter_request, write_describe_request
 from tests.support.quota_requests import some_alter, some_describe
 
-MAX_FRAMES: Final = 64
 _MANY_BYTES: Final = 40_000
 
 Rules = dict[Entity, StoredRule]

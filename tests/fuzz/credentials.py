@@ -19,8 +19,8 @@ from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
 from kafka_quota_proxy.proxy.server.tls.principal import user_of_certificate
 from tests.fuzz.messages import PASSWORD
-from tests.fuzz.readers import MARGINS, MAX_FRAMES, result_of
-from tests.fuzz.source import Source, damaged
+from tests.fuzz.readers import MARGINS, result_of
+from tests.fuzz.source import Source, damaged, each_frame
 from tests.support.certificates import element, name, object_identifier, sequence
 from tests.support.java_principals import SUBJECTS
 from tests.support.logins import CLIENT_FINAL, CLIENT_FIRST, SERVER_FINAL, SERVER_FIRST, bearer, web_token
@@ -55,59 +55,53 @@ _PROXY_HEADERS: Final = (
 # -- logins
 
 
-def tokens(source: Source) -> int:
+@each_frame
+def tokens(source: Source) -> None:
     """Read the users from SASL tokens, and the frames around the tokens."""
-    frames = 0
-    while source.has_more and frames < MAX_FRAMES:
-        choice = source.byte()
-        token = _TOKENS[choice % len(_TOKENS)] if choice < 240 else source.take(source.byte())
-        if choice & 1:
-            token = damaged(b"size" + token, source)[4:]
-        for user in (sasl.plain_user(token), sasl.scram_user(token), sasl.oauthbearer_user(token, claim="sub")):
-            assert user is None or user.encode()
-        assert not (sasl.is_scram_success(token) and sasl.is_scram_failure(token))
-        frame = pack(">i", len(token)) + token
-        if choice & 2:
-            frame = damaged(frame, source)
-        size = source.below(len(frame) + 1)
-        for read in (sasl.read_token_size, sasl.is_request):
-            said, early = (result_of(read, some, 0) for some in (frame, frame[:size]))
-            assert early is None or early == said
-        for version in range(4):
-            result_of(sasl.read_authenticate_response, frame, version)
-        frames += 1
-    return frames
+    choice = source.byte()
+    token = _TOKENS[choice % len(_TOKENS)] if choice < 240 else source.take(source.byte())
+    if choice & 1:
+        token = damaged(b"size" + token, source)[4:]
+    for user in (sasl.plain_user(token), sasl.scram_user(token), sasl.oauthbearer_user(token, claim="sub")):
+        assert user is None or user.encode()
+    assert not (sasl.is_scram_success(token) and sasl.is_scram_failure(token))
+    frame = pack(">i", len(token)) + token
+    if choice & 2:
+        frame = damaged(frame, source)
+    size = source.below(len(frame) + 1)
+    for read in (sasl.read_token_size, sasl.is_request):
+        said, early = (result_of(read, some, 0) for some in (frame, frame[:size]))
+        assert early is None or early == said
+    for version in range(4):
+        result_of(sasl.read_authenticate_response, frame, version)
 
 
 # -- PROXY headers
 
 
-def proxy_headers(source: Source) -> int:
+@each_frame
+def proxy_headers(source: Source) -> None:
     """Read PROXY headers, and assert that each byte after the header remains for the connection."""
-    frames = 0
-    while source.has_more and frames < MAX_FRAMES:
-        choice = source.byte()
-        header = _PROXY_HEADERS[choice % len(_PROXY_HEADERS)] if choice < 248 else source.take(source.byte())
-        if choice & 0x10:
-            header = damaged(b"size" + header, source)[4:]
-        # The last of these margins makes any header too long.
-        data = header + (*MARGINS[:3], bytes(MAX_HEADER_BYTES))[choice >> 5 & 3]
-        said = result_of(read_proxy_header, data)
-        size = source.below(len(data) + 1)
-        early = result_of(read_proxy_header, data[:size])
-        assert early is None or early == said
-        if isinstance(said, tuple):
-            where, size_bytes = said
-            assert 0 < size_bytes <= min(len(data), MAX_HEADER_BYTES)
-            assert early is not None or size < size_bytes
-            if where is not None:
-                assert str(ip_address(where[0])) == where[0]
-                assert "%" not in where[0]
-                assert 0 <= where[1] <= 65_535
-        elif said is None:
-            assert len(data) < MAX_HEADER_BYTES
-        frames += 1
-    return frames
+    choice = source.byte()
+    header = _PROXY_HEADERS[choice % len(_PROXY_HEADERS)] if choice < 248 else source.take(source.byte())
+    if choice & 0x10:
+        header = damaged(b"size" + header, source)[4:]
+    # The last of these margins makes any header too long.
+    data = header + (*MARGINS[:3], bytes(MAX_HEADER_BYTES))[choice >> 5 & 3]
+    said = result_of(read_proxy_header, data)
+    size = source.below(len(data) + 1)
+    early = result_of(read_proxy_header, data[:size])
+    assert early is None or early == said
+    if isinstance(said, tuple):
+        where, size_bytes = said
+        assert 0 < size_bytes <= min(len(data), MAX_HEADER_BYTES)
+        assert early is not None or size < size_bytes
+        if where is not None:
+            assert str(ip_address(where[0])) == where[0]
+            assert "%" not in where[0]
+            assert 0 <= where[1] <= 65_535
+    elif said is None:
+        assert len(data) < MAX_HEADER_BYTES
 
 
 # -- TLS certificates
@@ -130,31 +124,28 @@ _FRONTS: Final = (element(0xA0, element(0x02, b"\x02")) + _SERIAL, _SERIAL)
 _MAX_NAME_GROWTH: Final = 4
 
 
-def certificates(source: Source) -> int:
+@each_frame
+def certificates(source: Source) -> None:
     """Read the users and the validity periods of certificates."""
-    frames = 0
-    while source.has_more and frames < MAX_FRAMES:
-        choice = source.byte()
-        subject = _SUBJECTS[source.below(len(_SUBJECTS))] if choice < 64 else _subject(source)
-        if choice % 8 == 4:
-            subject = damaged(b"size" + subject, source)[4:]
-        times = [_TIMES[source.below(len(_TIMES))] for _ in range(2)]
-        front = _FRONTS[choice % len(_FRONTS)] + sequence() + name([]) + sequence(*times) + subject
-        der = sequence(sequence(front), sequence())
-        if choice % 8 == 5:
-            der = damaged(b"size" + der, source)[4:]
-        with suppress(ProtocolError):
-            plain = user_of_certificate(der, DEFAULT_RULES)
-            assert len(plain) <= _MAX_NAME_GROWTH * len(der)
-            assert plain.encode() is not None
-        user = result_of(user_of_certificate, der, _RULES[choice >> 4 & 3])
-        assert isinstance(user, str)
-        assert user.encode() is not None
-        with suppress(CertificateError):
-            begin, end = validity_of(der)
-            assert begin.tzinfo is end.tzinfo is not None
-        frames += 1
-    return frames
+    choice = source.byte()
+    subject = _SUBJECTS[source.below(len(_SUBJECTS))] if choice < 64 else _subject(source)
+    if choice % 8 == 4:
+        subject = damaged(b"size" + subject, source)[4:]
+    times = [_TIMES[source.below(len(_TIMES))] for _ in range(2)]
+    front = _FRONTS[choice % len(_FRONTS)] + sequence() + name([]) + sequence(*times) + subject
+    der = sequence(sequence(front), sequence())
+    if choice % 8 == 5:
+        der = damaged(b"size" + der, source)[4:]
+    with suppress(ProtocolError):
+        plain = user_of_certificate(der, DEFAULT_RULES)
+        assert len(plain) <= _MAX_NAME_GROWTH * len(der)
+        assert plain.encode() is not None
+    user = result_of(user_of_certificate, der, _RULES[choice >> 4 & 3])
+    assert isinstance(user, str)
+    assert user.encode() is not None
+    with suppress(CertificateError):
+        begin, end = validity_of(der)
+        assert begin.tzinfo is end.tzinfo is not None
 
 
 def _subject(source: Source) -> bytes:

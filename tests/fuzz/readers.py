@@ -49,9 +49,8 @@ from kafka_quota_proxy.proxy.rules.api import VERSIONS
 from tests.fuzz import seeds
 from tests.fuzz.dialogue import ADVERTISED
 from tests.fuzz.messages import PASSWORD
-from tests.fuzz.source import Source, cut, damaged
+from tests.fuzz.source import Source, cut, damaged, each_frame
 
-MAX_FRAMES: Final = 64
 _LIMIT: Final = 104_857_600
 _THROTTLE_TIME_MS: Final = 0x5EAF00D
 MARGINS: Final = (b"", b"\x00", b"\xff\xff\xff\xff", b"before and behind")
@@ -74,18 +73,15 @@ def _is_whole(frame: bytes) -> bool:
 # -- requests
 
 
-def requests(source: Source) -> int:
+@each_frame
+def requests(source: Source) -> None:
     """Read the heads and the bodies of requests."""
-    frames = 0
-    while source.has_more and frames < MAX_FRAMES:
-        api_key = seeds.API_KEYS[source.below(len(seeds.API_KEYS))]
-        version, choice = source.below(seeds.versions(api_key)), source.byte()
-        frame = seeds.request(api_key, version, choice & 3, choice >> 2 & 3)
-        if choice & 0x10:
-            frame = damaged(frame, source)
-        _read_request(frame, source.below(len(frame) + 1), MARGINS[choice >> 6])
-        frames += 1
-    return frames
+    api_key = seeds.API_KEYS[source.below(len(seeds.API_KEYS))]
+    version, choice = source.below(seeds.versions(api_key)), source.byte()
+    frame = seeds.request(api_key, version, choice & 3, choice >> 2 & 3)
+    if choice & 0x10:
+        frame = damaged(frame, source)
+    _read_request(frame, source.below(len(frame) + 1), MARGINS[choice >> 6])
 
 
 def _read_request(frame: bytes, size: int, margin: bytes) -> None:
@@ -109,31 +105,31 @@ def _read_request(frame: bytes, size: int, margin: bytes) -> None:
 def _read_body(data: bytes, body: int, end: int, api_key: int, version: int, size: int) -> None:
     size = max(size, body)
     if api_key == ApiKey.PRODUCE:
-        acks = result_of(produce.read_acks, data, body, version, end=end)
-        early = result_of(produce.read_acks, data[:size], body, version, end=end)
-        assert early is None or early == acks
-        assert acks is not None or end > len(data)
+        acks = _read_early(produce.read_acks, data, body, version, end, size)
         if isinstance(acks, int):
             plain = produce.end_of_plain_acks(data, body, version)
             assert plain is None or int.from_bytes(data[plain - 2 : plain], signed=True) == acks
     elif api_key == ApiKey.FETCH:
-        limits = result_of(fetch.read_limits, data, body, version, end=end)
-        early = result_of(fetch.read_limits, data[:size], body, version, end=end)
-        assert early is None or early == limits
-        assert limits is not None or end > len(data)
+        _read_early(fetch.read_limits, data, body, version, end, size)
         replica = result_of(fetch.read_replica_id, data, body, min(end, len(data)), version)
         assert isinstance(replica, int | str)
     elif api_key == ApiKey.SHARE_FETCH:
-        limits = result_of(share_fetch.read_limits, data, body, version, end=end)
-        early = result_of(share_fetch.read_limits, data[:size], body, version, end=end)
-        assert early is None or early == limits
-        assert limits is not None or end > len(data)
+        _read_early(share_fetch.read_limits, data, body, version, end, size)
     elif api_key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE):
         view = memoryview(data)[body:end]
         name = result_of(sasl.read_handshake, view)
         assert isinstance(name, str)
         assert name.encode() is not None
         result_of(sasl.read_authenticate, view, version)
+
+
+def _read_early(read: Callable[..., object], data: bytes, body: int, version: int, end: int, size: int) -> object:
+    """Return what a reader says of the whole body. It says the same of the first bytes, or waits for more."""
+    said = result_of(read, data, body, version, end=end)
+    early = result_of(read, data[:size], body, version, end=end)
+    assert early is None or early == said
+    assert said is not None or end > len(data)
+    return said
 
 
 def _write_fetch_request(data: bytes, position: int, body: int, version: int) -> None:
@@ -154,23 +150,20 @@ def _write_fetch_request(data: bytes, position: int, body: int, version: int) ->
 # -- responses
 
 
-def responses(source: Source) -> int:
+@each_frame
+def responses(source: Source) -> None:
     """Find and replace versions, throttle times, brokers and endpoints in responses."""
-    frames = 0
-    while source.has_more and frames < MAX_FRAMES:
-        api_key = seeds.API_KEYS[source.below(len(seeds.API_KEYS))]
-        version, choice = source.below(seeds.versions(api_key)), source.byte()
-        frame = seeds.response(api_key, version, choice & 3)
-        if choice & 0x10:
-            frame = damaged(frame, source)
-        _read_throttle_time(frame, api_key, version)
-        reader = _READERS.get(api_key)
-        if reader is not None:
-            reader(frame, version, source.below(len(frame) + 1), MARGINS[choice >> 6])
-        if version >= FIRST_VERSION.get(api_key, seeds.UNKNOWN_API):
-            _replace_endpoints(frame, api_key, version)
-        frames += 1
-    return frames
+    api_key = seeds.API_KEYS[source.below(len(seeds.API_KEYS))]
+    version, choice = source.below(seeds.versions(api_key)), source.byte()
+    frame = seeds.response(api_key, version, choice & 3)
+    if choice & 0x10:
+        frame = damaged(frame, source)
+    _read_throttle_time(frame, api_key, version)
+    reader = _READERS.get(api_key)
+    if reader is not None:
+        reader(frame, version, source.below(len(frame) + 1), MARGINS[choice >> 6])
+    if version >= FIRST_VERSION.get(api_key, seeds.UNKNOWN_API):
+        _replace_endpoints(frame, api_key, version)
 
 
 def _read_throttle_time(frame: bytes, api_key: int, version: int) -> None:
@@ -320,28 +313,25 @@ _READERS: Final[dict[int, Callable[[bytes, int, int, bytes], None]]] = {
 }
 
 
-def streams(source: Source) -> int:
+@each_frame
+def streams(source: Source) -> None:
     """Hide the endpoints of responses that stream."""
-    frames = 0
     keys = tuple(FIRST_VERSION)
-    while source.has_more and frames < MAX_FRAMES:
-        api_key = keys[source.below(len(keys))]
-        first = FIRST_VERSION[api_key]
-        version, choice = first + source.below(seeds.versions(api_key) - first), source.byte()
-        frame = seeds.response(api_key, version, choice & 3)
-        if choice & 0x10:
-            frame = damaged(frame, source)
-        whole, whole_error = _streamed([frame] if frame else [], api_key, version)
-        parts, parts_error = _streamed(cut(frame, source), api_key, version)
-        assert whole_error == parts_error
-        assert parts.startswith(whole) or whole.startswith(parts) if whole_error else parts == whole
-        assert len(parts) <= len(frame)
-        if not whole_error:
-            assert len(whole) == len(frame)
-            with suppress(ProtocolError):
-                assert find_endpoints(whole, api_key, version) is None
-        frames += 1
-    return frames
+    api_key = keys[source.below(len(keys))]
+    first = FIRST_VERSION[api_key]
+    version, choice = first + source.below(seeds.versions(api_key) - first), source.byte()
+    frame = seeds.response(api_key, version, choice & 3)
+    if choice & 0x10:
+        frame = damaged(frame, source)
+    whole, whole_error = _streamed([frame] if frame else [], api_key, version)
+    parts, parts_error = _streamed(cut(frame, source), api_key, version)
+    assert whole_error == parts_error
+    assert parts.startswith(whole) or whole.startswith(parts) if whole_error else parts == whole
+    assert len(parts) <= len(frame)
+    if not whole_error:
+        assert len(whole) == len(frame)
+        with suppress(ProtocolError):
+            assert find_endpoints(whole, api_key, version) is None
 
 
 def _streamed(pieces: list[bytes], api_key: int, version: int) -> tuple[bytes, str]:

@@ -5,9 +5,11 @@ reaches far more code than with random frames.
 """
 
 import itertools
+from collections.abc import Callable
 from struct import pack
 from typing import Final
 
+MAX_FRAMES: Final = 64  # of an input
 # Values for damaged lengths, counts and versions.
 _INT32: Final = (-1, -2, 0, 1, 0x7F, 0xFF, 0x7FFF, 0x10000, 2**24, 2**31 - 1, -(2**31), 104_857_601)
 _INT16: Final = (-1, -2, 0, 1, 2, 0x7F, 0x100, 0x7FFF, -0x8000)
@@ -60,6 +62,19 @@ class Source:
     def rest(self) -> bytes:
         """Return all unread bytes."""
         return self.take(len(self._data))
+
+
+def each_frame(play_one: Callable[[Source], None]) -> Callable[[Source], int]:
+    """Return a target that plays one frame after the other, and returns how many."""
+
+    def play(source: Source) -> int:
+        frames = 0
+        while source.has_more and frames < MAX_FRAMES:
+            play_one(source)
+            frames += 1
+        return frames
+
+    return play
 
 
 def resized(frame: bytes | bytearray) -> bytes:

@@ -41,10 +41,9 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.mutation import decide, settle, uncounted_topics
 from tests.fuzz import seeds
-from tests.fuzz.source import Source, damaged
+from tests.fuzz.source import MAX_FRAMES, Source, damaged
 from tests.protocol.support.codecs import KafkaPython
 
-MAX_FRAMES: Final = 64
 _START_MS: Final = 1_767_225_600_000
 _THROTTLE_TIME_MS: Final = 0x5EAF00D
 _KEYS: Final = tuple(sorted(FIRST_REFUSABLE_VERSION))
