@@ -10,6 +10,7 @@ from contextvars import Context
 from typing import Any, Final, cast
 
 from kafka_quota_proxy.proxy.server.clients.relay_sockets import BUFFER_BYTES
+from tests.support.pipe_sockets import PipeSockets
 
 # Those of asyncio and uvloop.
 HIGH_WATER_BYTES: Final = 64 * 1024
@@ -279,24 +280,21 @@ class Transport(asyncio.Transport):
             self._loop.call_soon(lambda: self._protocol.connection_lost(error))
 
 
-class MemorySockets:
+class MemorySockets(PipeSockets):
     """What ``Sockets`` are, for sockets in memory.
 
     Attributes:
         known: All sockets, by their numbers.
         reads: The number of the socket and the size of each read. The size is 0 if the read raised.
-        spliced_bytes: How many bytes did not become objects.
     """
 
     def __init__(self, pipe_bytes: int, has_long_body: Callable[[int], bool]) -> None:
+        super().__init__()
+        self.pipe_bytes = pipe_bytes
         self._has_long_body = has_long_body
-        self.spliced_bytes = 0
         self.known: dict[int, Socket] = {}
         self.reads: list[tuple[int, int]] = []
         self._watched: dict[int, None] = {}
-        self._buffer = bytearray(BUFFER_BYTES)
-        self._pipe = b""
-        self._pipe_bytes = pipe_bytes
 
     def begin_turn(self) -> list[tuple[int, int]]:
         """Return a new list, and use it as ``reads`` from now on."""
@@ -320,37 +318,14 @@ class MemorySockets:
     def ready(self) -> list[int]:
         return [fd for fd in self._watched if self.known[fd].is_readable]
 
-    def read(self, fd: int, most: int) -> int:
-        data = self._receive(fd, min(most, BUFFER_BYTES))
-        self._buffer[: len(data or b"")] = data or b""
-        return -1 if data is None else len(data)
-
-    def part(self, begin: int, end: int) -> bytes:
-        assert 0 <= begin <= end <= BUFFER_BYTES
-        return bytes(self._buffer[begin:end])
-
     def write(self, fd: int, begin: int, end: int, *, has_more: bool) -> int:
         assert not has_more or self._has_long_body(fd), "the system waits for bytes that may not come"
-        return self.known[fd].send(self.part(begin, end))
+        return super().write(fd, begin, end, has_more=has_more)
 
-    def splice_in(self, fd: int, most: int) -> int:
-        assert not self._pipe, "bytes are left in the pipe"
-        data = self._receive(fd, min(most, self._pipe_bytes))
-        self._pipe = data or b""
-        return -1 if data is None else len(data)
+    def send(self, fd: int, data: bytes) -> int:
+        return self.known[fd].send(data)
 
-    def splice_out(self, fd: int, count: int) -> int:
-        sent = self.known[fd].send(self._pipe[:count])
-        self._pipe = self._pipe[sent:]
-        self.spliced_bytes += sent
-        return sent
-
-    def take_spliced(self, count: int) -> bytes:
-        assert len(self._pipe) == count, "the pipe has other bytes"
-        taken, self._pipe = self._pipe, b""
-        return taken
-
-    def _receive(self, fd: int, most: int) -> bytes | None:
+    def receive(self, fd: int, most: int) -> bytes | None:
         try:
             data = self.known[fd].receive(most)
         except OSError:

@@ -5,8 +5,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from kafka_quota_proxy.proxy.server.clients.relay_sockets import BUFFER_BYTES
 from tests.simulation.network import End
+from tests.support.pipe_sockets import PipeSockets
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -14,16 +14,15 @@ if TYPE_CHECKING:
 _BROKEN: Final = (errno.EPIPE, os.strerror(errno.EPIPE))
 
 
-class SimulatedRelaySockets:
+class SimulatedRelaySockets(PipeSockets):
     """What ``Sockets`` are, for the sockets of one simulated process."""
 
     def __init__(self, process: "Process") -> None:
+        super().__init__()
         self._process = process
         self._watched: dict[int, tuple[End, Callable[[], None] | None]] = {}
         self._reader: Callable[[], None] | None = None
         self._is_planned = False
-        self._buffer = b""
-        self._pipe = b""
 
     def fileno(self) -> "_Readiness":
         """Return what the loop's ``add_reader`` watches."""
@@ -50,57 +49,22 @@ class SimulatedRelaySockets:
         """Return the watched sockets that are readable."""
         return [fd for fd, (end, _) in self._watched.items() if end.is_readable or not end.is_open]
 
-    def read(self, fd: int, most: int) -> int:
-        """Read into the buffer. Raises ``OSError`` as the system does."""
-        data = self._read(fd, most)
-        if data is None:
-            return -1
-        self._buffer = data
-        return len(data)
-
-    def _read(self, fd: int, most: int) -> bytes | None:
+    def receive(self, fd: int, most: int) -> bytes | None:
+        """Return what has arrived."""
         try:
-            data: bytes = self._process.descriptors[fd].recv(min(most, BUFFER_BYTES))
+            data: bytes = self._process.descriptors[fd].recv(most)
         except BlockingIOError:
             return None
         return data
 
-    def part(self, begin: int, end: int) -> bytes:
-        """Return a part of the buffer."""
-        return self._buffer[begin:end]
-
-    def write(self, fd: int, begin: int, end: int, *, has_more: bool) -> int:
-        """Write as many bytes as the send buffer has room for. Raises ``OSError`` as the system does."""
-        return self._write(fd, self._buffer[begin:end])
-
-    def _write(self, fd: int, data: bytes) -> int:
+    def send(self, fd: int, data: bytes) -> int:
+        """Write as many bytes as the send buffer has room for."""
         socket_end: End = self._process.descriptors[fd].end
         if not socket_end.is_open:
             raise BrokenPipeError(*_BROKEN)
         sent = data[: socket_end.room_bytes]
         socket_end.write(sent)
         return len(sent)
-
-    def splice_in(self, fd: int, most: int) -> int:
-        """Read into the pipe. Raises ``OSError`` as the system does."""
-        assert not self._pipe, "bytes of one connection are spliced into another"
-        data = self._read(fd, most)
-        if data is None:
-            return -1
-        self._pipe = data
-        return len(data)
-
-    def splice_out(self, fd: int, count: int) -> int:
-        """Write bytes of the pipe. Raises ``OSError`` as the system does."""
-        sent = self._write(fd, self._pipe[:count])
-        self._pipe = self._pipe[sent:]
-        return sent
-
-    def take_spliced(self, count: int) -> bytes:
-        """Take the last bytes out of the pipe."""
-        assert len(self._pipe) == count, "bytes are left in the pipe"
-        taken, self._pipe = self._pipe, b""
-        return taken
 
     def set_reader(self, reader: Callable[[], None] | None) -> None:
         """Call ``reader`` in a turn of the loop whenever a watched socket is readable. None ends it."""

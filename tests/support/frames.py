@@ -5,7 +5,10 @@ the four bytes of its size prefix.
 """
 
 from collections.abc import Mapping
-from struct import pack, unpack_from
+from struct import pack
+
+from tests.simulation.wire import greeting, transfer
+from tests.simulation.wire.common import NodeEndpoint
 
 PRODUCE = 0
 FETCH = 1
@@ -136,13 +139,13 @@ def other_response(correlation_id: int = 1, *, size_bytes: int = 100) -> bytes:
 
 def api_versions_response(correlation_id: int = 1, *, produce_max: int = 99, fetch_max: int = 99) -> bytes:
     """Return an ApiVersions v0 response with the version ranges of Produce, Fetch and Metadata."""
-    entries = pack(">hhhhhhhhh", PRODUCE, 0, produce_max, FETCH, 4, fetch_max, METADATA, 0, 77)
-    return framed(pack(">ihi", correlation_id, 0, 3) + entries)
+    versions = {PRODUCE: (0, produce_max), FETCH: (4, fetch_max), METADATA: (0, 77)}
+    return greeting.api_versions.response(correlation_id, 0, versions)
 
 
 def metadata_request(correlation_id: int = 1) -> bytes:
     """Return a Metadata v1 request that asks for no topics."""
-    return framed(request_header(METADATA, 1, correlation_id, "etl", is_flexible=False) + pack(">i", 0))
+    return transfer.metadata.request(correlation_id, 1, "etl", [])
 
 
 def metadata_response(
@@ -156,20 +159,10 @@ def metadata_response(
 
     From version 2 on, the response has the cluster id.
     """
-    body = pack(">i", len(brokers))
-    for node_id, (host, port) in brokers.items():
-        body += pack(">ih", node_id, len(host)) + host.encode() + pack(">ih", port, -1)
-    if api_version >= 2:
-        body += pack(">h", -1) if cluster_id is None else pack(">h", len(cluster_id)) + cluster_id.encode()
-    return framed(pack(">i", correlation_id) + body + pack(">ii", -1, 0))
+    nodes = [NodeEndpoint(node_id, *address) for node_id, address in brokers.items()]
+    return transfer.metadata.response(correlation_id, api_version, nodes, (), -1, cluster_id)
 
 
 def brokers_in(frame: bytes) -> dict[int, tuple[str, int]]:
     """Return the host and port of each broker in a Metadata v1 response, by node id."""
-    brokers, at = {}, 12
-    for _ in range(unpack_from(">i", frame, 8)[0]):
-        node_id, length = unpack_from(">ih", frame, at)
-        host = frame[at + 6 : at + 6 + length].decode()
-        brokers[node_id] = (host, unpack_from(">i", frame, at + 6 + length)[0])
-        at += 6 + length + 4 + 2
-    return brokers
+    return {one.node_id: (one.host, one.port) for one in transfer.metadata.parse_response(frame, 1).brokers}

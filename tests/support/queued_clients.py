@@ -15,6 +15,8 @@ from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import QueueStats
 from kafka_quota_proxy.proxy.fair_queue.settings import identities
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
+from tests.simulation.wire.greeting import sasl_handshake
+from tests.simulation.wire.transfer import FetchPartition, FetchTopic, PartitionData, TopicData, fetch, produce
 from tests.support.frames import framed, other_request, request_header
 from tests.support.wire import START_MS, Wire
 
@@ -89,12 +91,11 @@ def grouped(api_key: ApiKey, correlation_id: int = 1) -> bytes:
 
 def handshake(correlation_id: int) -> bytes:
     """Return a SaslHandshake v1 request."""
-    header = request_header(ApiKey.SASL_HANDSHAKE, 1, correlation_id, "etl", is_flexible=False)
-    return framed(header + pack(">h", 5) + b"PLAIN")
+    return sasl_handshake.request(correlation_id, 1, "etl")
 
 
 def handshake_response(correlation_id: int) -> bytes:
-    return framed(pack(">ihih", correlation_id, 0, 1, 5) + b"PLAIN")
+    return sasl_handshake.response(correlation_id, 1)
 
 
 def costs(crowd: Crowd) -> list[float]:
@@ -109,9 +110,8 @@ def full(crowd: Crowd) -> None:
 
 def whole_produce(correlation_id: int, *, acks: int = 1, size_bytes: int = 100) -> bytes:
     """Return a Produce v7 request for one partition, with ``size_bytes`` zeros in place of its records."""
-    header = request_header(ApiKey.PRODUCE, 7, correlation_id, "etl", is_flexible=False)
-    front = pack(">hhii", -1, acks, 30_000, 1) + pack(">h", 1) + b"t" + pack(">iii", 1, 0, size_bytes)
-    return framed(header + front + bytes(size_bytes))
+    topics = [TopicData("t", [PartitionData(0, bytes(size_bytes))])]
+    return produce.request(correlation_id, 7, "etl", topics, acks)
 
 
 def idempotent_produce(
@@ -119,11 +119,8 @@ def idempotent_produce(
 ) -> bytes:
     """Return a Produce v7 request with one batch of an idempotent producer."""
     batch = pack(">qiib", 0, 49 + more_bytes, 0, 2) + bytes(26) + pack(">qhii", producer_id, epoch, sequence, 1)
-    front = (
-        pack(">hhii", -1, -1, 30_000, 1) + pack(">h", 1) + b"t" + pack(">iii", 1, partition, len(batch) + more_bytes)
-    )
-    header = request_header(ApiKey.PRODUCE, 7, correlation_id, "etl", is_flexible=False)
-    return framed(header + front + batch + bytes(more_bytes))
+    topics = [TopicData("t", [PartitionData(partition, batch + bytes(more_bytes))])]
+    return produce.request(correlation_id, 7, "etl", topics)
 
 
 def answered(data: bytes) -> list[tuple[int, int, int]]:
@@ -149,5 +146,5 @@ def refused() -> tuple[Crowd, Wire]:
 
 def whole_fetch(correlation_id: int) -> bytes:
     """Return a Fetch v4 request for one partition."""
-    header = request_header(ApiKey.FETCH, 4, correlation_id, "etl", is_flexible=False)
-    return framed(header + pack(">iiiibi", -1, 500, 1, 1_000, 0, 1) + pack(">h", 1) + b"t" + pack(">iiqi", 1, 0, 0, 1))
+    topics = [FetchTopic("t", [FetchPartition(0, 0, 1)])]
+    return fetch.request(correlation_id, 4, "etl", topics, max_bytes=1_000)

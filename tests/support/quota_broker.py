@@ -1,7 +1,5 @@
 """A simulated broker with quotas of its own. It is a script for ``stub_broker``."""
 
-from struct import pack
-
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
@@ -14,7 +12,8 @@ from kafka_quota_proxy.protocol.client_quotas import (
 from kafka_quota_proxy.proxy.rules.alter import decide, refuse_alter
 from kafka_quota_proxy.proxy.rules.describe import describe, refuse_describe
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, apply
-from tests.support.frames import framed, produce_response
+from tests.simulation.wire.greeting import api_versions
+from tests.support.frames import produce_response
 from tests.support.stub_broker import correlation_id
 
 
@@ -53,10 +52,8 @@ class QuotaBroker:
         known = {ApiKey.API_VERSIONS: 3, ApiKey.METADATA: 9}
         if self.highest is not None:
             known |= {ApiKey.DESCRIBE_CLIENT_QUOTAS: self.highest, ApiKey.ALTER_CLIENT_QUOTAS: self.highest}
-        keys = b"".join(pack(">hhhB", key, 0, highest, 0) for key, highest in known.items())
-        keys = b"".join(pack(">hhh", key, 0, highest) for key, highest in known.items())
         # The response has version 0, because clients ask for that version first.
-        return framed(frame[8:12] + pack(">hi", 0, len(known)) + keys)
+        return api_versions.response(correlation_id(frame), 0, {key: (0, highest) for key, highest in known.items()})
 
     def _describe(self, frame: bytes) -> bytes:
         request = read_describe_request(frame)
