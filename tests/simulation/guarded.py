@@ -5,7 +5,7 @@ import traceback
 from types import FrameType
 from typing import Final, Never
 
-from tests.simulation.outcome import Outcome, RunSeed
+from tests.simulation.outcome import Outcome, RunSeed, failed
 from tests.simulation.plan import Plan
 from tests.simulation.violation import Violation
 
@@ -47,29 +47,14 @@ def _within(run: RunSeed, seed: int, plan: Plan | None, most_seconds: float) -> 
     try:
         return run(seed, plan)
     except _TookTooLong:
-        return _failed(seed, plan, Violation(ENDS, f"not within {most_seconds:g} s\n{_traceback()}"))
+        return failed(seed, Violation(ENDS, f"not within {most_seconds:g} s\n{_traceback()}"), plan)
     except Violation as violation:
-        return _failed(seed, plan, violation)
+        return failed(seed, violation, plan)
     except Exception:  # noqa: BLE001 - any error is a finding
-        return _failed(seed, plan, Violation(NO_ERROR, _traceback()))
+        return failed(seed, Violation(NO_ERROR, _traceback()), plan)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-
-
-def _failed(seed: int, plan: Plan | None, violation: Violation) -> Outcome:
-    """Return the outcome of a run that has told nothing of itself."""
-    return Outcome(
-        seed=seed,
-        plan=plan or Plan(seed, (), (), 0.0),
-        steps=0,
-        simulated_ms=0.0,
-        digest="",
-        faults={},
-        states=frozenset(),
-        violation=violation,
-        story=[],
-    )
 
 
 def _traceback() -> str:

@@ -1,6 +1,6 @@
 """The result of one seed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from tests.simulation.plan import Plan
@@ -22,13 +22,18 @@ class Outcome(NamedTuple):
 
     seed: int
     plan: Plan
-    steps: int
-    simulated_ms: float
-    digest: str
-    faults: Mapping[str, int]
-    states: frozenset[str]
     violation: Violation | None
-    story: list[str]
+    steps: int = 0
+    simulated_ms: float = 0.0
+    digest: str = ""
+    faults: Mapping[str, int] = {}
+    states: frozenset[str] = frozenset()
+    story: Sequence[str] = ()
+
+
+def failed(seed: int, violation: Violation, plan: Plan | None = None) -> Outcome:
+    """Return the outcome of a run that has told nothing of itself."""
+    return Outcome(seed, plan or Plan(seed, (), (), 0.0), violation)
 
 
 # Runs the plan, or what the seed draws if there is none.

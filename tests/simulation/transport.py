@@ -29,7 +29,7 @@ class SimulatedTransport(asyncio.Transport, Handler):
         self.end = end
         self._sock = sock
         self._protocol: Any = protocol
-        self._is_closing = self._is_lost = self._is_ended = False
+        self._is_closing = self._is_lost = False
         self._is_paused = self._is_protocol_paused = self._is_read_planned = False
         self._wants_eof = False
         self._is_unseen = False  # whether the connection is gone, and nothing has shown that yet
@@ -91,7 +91,6 @@ class SimulatedTransport(asyncio.Transport, Handler):
         if end.unread_bytes:
             self._call(self._protocol.data_received, end.take(_MOST_READ_BYTES))
         elif end.take_end():
-            self._is_ended = True
             if not self._call(self._protocol.eof_received):
                 self._is_news = True
                 self.close()

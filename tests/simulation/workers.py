@@ -17,8 +17,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.simulation.guarded import SEED_SECONDS, run_guarded
-from tests.simulation.outcome import Outcome, RunSeed
-from tests.simulation.plan import Plan
+from tests.simulation.outcome import Outcome, RunSeed, failed
 from tests.simulation.violation import Violation
 
 SURVIVES: Final = "the process survives"
@@ -147,8 +146,7 @@ class Workers:
         found = []
         if worker.outstanding:
             seed = worker.outstanding.popleft()
-            violation = Violation(SURVIVES, f"it ended with status {worker.process.exitcode}")
-            found.append(Outcome(seed, Plan(seed, (), (), 0.0), 0, 0.0, "", {}, frozenset(), violation, []))
+            found.append(failed(seed, Violation(SURVIVES, f"it ended with status {worker.process.exitcode}")))
         self._again.extend(worker.outstanding)
         self._start()
         return found
@@ -169,4 +167,4 @@ def _work(run: RunSeed, seeds: "Connection[Outcome, int | None]", is_twice: bool
             # A world's remains are kept. The collector would look at those of all worlds before, again and again.
             gc.freeze()
             # Nobody reads the story of a run in which all went well.
-            seeds.send(outcome if outcome.violation is not None else outcome._replace(story=[]))
+            seeds.send(outcome if outcome.violation is not None else outcome._replace(story=()))

@@ -21,6 +21,7 @@ _NOT_CONTROLLER: Final = 41
 _THROTTLING_QUOTA_EXCEEDED: Final = 89
 _RETRIABLE: Final = frozenset((_REQUEST_TIMED_OUT, _NOT_CONTROLLER, _THROTTLING_QUOTA_EXCEEDED))
 UNKNOWN: Final = -1_000
+_MOST_PARTITIONS: Final = 8
 
 CREATE: Final = "create"
 GROW: Final = "grow"
@@ -89,7 +90,6 @@ class Admin(Client):
         every_ms: float = 2_000.0,
         kinds: "Sequence[str]" = (CREATE, GROW, DELETE, ALTER, DESCRIBE),
         choices: "Sequence[QuotaChoice]" = (),
-        most_partitions: int = 8,
         most_operations: int = 1 << 40,
         dry_share: float = 0.0,
         again_share: float = 0.0,
@@ -100,7 +100,6 @@ class Admin(Client):
         self._every_ms = every_ms
         self._kinds = [kind for kind in kinds if kind != ALTER or choices]
         self._choices = choices
-        self._most_partitions = most_partitions
         self._left = most_operations
         self._dry_share = dry_share
         self._again_share = again_share  # how often it creates a topic once more, which is refused
@@ -160,9 +159,9 @@ class Admin(Client):
                 topic = random.choice(list(self.partitions))
                 return Operation(CREATE, topic, self.partitions[topic])
             self._made += 1
-            return Operation(CREATE, f"{self.setting.name}-{self._made}", random.randint(1, self._most_partitions))
+            return Operation(CREATE, f"{self.setting.name}-{self._made}", random.randint(1, _MOST_PARTITIONS))
         topic = random.choice(list(self.partitions))
-        return Operation(kind, topic, self.partitions[topic] + random.randint(1, self._most_partitions))
+        return Operation(kind, topic, self.partitions[topic] + random.randint(1, _MOST_PARTITIONS))
 
     def _connection(self, operation: Operation) -> "Connection | None":
         if operation.kind == DESCRIBE or self.controller < 0:
