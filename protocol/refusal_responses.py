@@ -15,8 +15,6 @@ error:
     DeleteTopics,
     CreatePartitions
 
-A test may ask for another error, which then takes the place of these. Fetch is never refused with an error.
-
 Requests of other APIs cannot be refused without harm. For example, clients do not expect COORDINATOR_LOAD_IN_PROGRESS
 in response to Heartbeat, and a refused ShareFetch would lose its acknowledgements (``protocol.share_fetch``).
 
@@ -48,66 +46,59 @@ _NO_GENERATION: Final = -1
 _MAX_INT32: Final = 2**31 - 1
 
 
-def refusal_response(frame: bytes, *, throttle_time_ms: int, error_code: int | None = None) -> bytes | None:
+def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
     """Return the response that refuses the request in ``frame``, or None if the request cannot be refused.
 
-    ``error_code`` replaces the error that the module's list has for the API, in versions of any age. Without it, the
-    throttle time is at least 1 ms.
+    The throttle time in it is at least 1 ms.
 
     Returns None for an API that is not in the module's list, a version that is too old or unknown, a Produce with
     acks=0, a follower's Fetch, and a frame with too many elements.
     """
     head = codec.read_whole_head(frame)
-    is_written = head.api_key in _REFUSALS and head.api_version <= HIGHEST_VERSION[head.api_key]
-    if not is_written or (error_code is None and not is_refusable(head.api_key, head.api_version, acks=1)):
+    if not is_refusable(head.api_key, head.api_version, acks=1):
         return None
     try:
-        least_ms = 1 if error_code is None else 0
-        return _REFUSALS[head.api_key](frame, head, max(least_ms, min(throttle_time_ms, _MAX_INT32)), error_code)
+        return _REFUSALS[head.api_key](frame, head, max(1, min(throttle_time_ms, _MAX_INT32)))
     except TooManyElements:
         return None
 
 
-def _refuse_produce(frame: bytes, head: RequestHead, throttle_time_ms: int, error_code: int | None) -> bytes | None:
+def _refuse_produce(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     _, (_, acks, _, topics) = codec.read_request(frame, head.api_key)
     if acks == 0:
         return None
-    error = NOT_ENOUGH_REPLICAS if error_code is None else error_code
-    rest = (error, _NO_OFFSET, _NO_OFFSET, _NO_OFFSET, (), None)
+    rest = (NOT_ENOUGH_REPLICAS, _NO_OFFSET, _NO_OFFSET, _NO_OFFSET, (), None)
     refused = [(*topic, [(index, *rest) for index, _ in partitions]) for *topic, partitions in topics]
     return codec.write_response(head.api_key, head.api_version, head.correlation_id, (refused, throttle_time_ms))
 
 
-def _refuse_fetch(frame: bytes, head: RequestHead, throttle_time_ms: int, _: int | None) -> bytes | None:
+def _refuse_fetch(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     if fetch.read_replica_id(frame, head.body, len(frame), head.api_version) > fetch.NO_REPLICA:
         return None
     return fetch.empty_response(head.correlation_id, head.api_version, throttle_time_ms)
 
 
-def _refuse_join_group(frame: bytes, head: RequestHead, throttle_time_ms: int, error_code: int | None) -> bytes | None:
+def _refuse_join_group(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     _, (_, _, _, member_id, *_) = codec.read_request(frame, head.api_key)
-    error = COORDINATOR_LOAD_IN_PROGRESS if error_code is None else error_code
     protocol_name = None if head.api_version >= 7 else ""
-    values = (throttle_time_ms, error, _NO_GENERATION, None, protocol_name, "", False, member_id, ())
+    values = (
+        throttle_time_ms, COORDINATOR_LOAD_IN_PROGRESS, _NO_GENERATION, None, protocol_name, "", False, member_id, (),
+    )  # fmt: skip
     return codec.write_response(head.api_key, head.api_version, head.correlation_id, values)
 
 
-def _refuse_offset_commit(
-    frame: bytes, head: RequestHead, throttle_time_ms: int, error_code: int | None
-) -> bytes | None:
+def _refuse_offset_commit(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
     _, (*_, topics) = codec.read_request(frame, head.api_key)
-    error = COORDINATOR_LOAD_IN_PROGRESS if error_code is None else error_code
+    error = COORDINATOR_LOAD_IN_PROGRESS
     refused = [(*topic, [(index, error) for index, *_ in partitions]) for *topic, partitions in topics]
     return codec.write_response(head.api_key, head.api_version, head.correlation_id, (throttle_time_ms, refused))
 
 
-def _refuse_mutation(frame: bytes, head: RequestHead, throttle_time_ms: int, error_code: int | None) -> bytes | None:
-    request = topic_mutations.read_request(frame)
-    error = topic_mutations.THROTTLING_QUOTA_EXCEEDED if error_code is None else error_code
-    return topic_mutations.refuse_all_topics(request, throttle_time_ms=throttle_time_ms, error_code=error)
+def _refuse_mutation(frame: bytes, _: RequestHead, throttle_time_ms: int) -> bytes | None:
+    return topic_mutations.refuse_all_topics(topic_mutations.read_request(frame), throttle_time_ms=throttle_time_ms)
 
 
-_REFUSALS: Final[dict[int, Callable[[bytes, RequestHead, int, int | None], bytes | None]]] = {
+_REFUSALS: Final[dict[int, Callable[[bytes, RequestHead, int], bytes | None]]] = {
     ApiKey.PRODUCE: _refuse_produce,
     ApiKey.FETCH: _refuse_fetch,
     ApiKey.OFFSET_COMMIT: _refuse_offset_commit,

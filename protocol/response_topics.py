@@ -12,12 +12,10 @@ _FETCH: Final = int(ApiKey.FETCH)
 
 # The APIs that ``topics_of`` reads.
 APIS_WITH_TOPICS: Final = frozenset({_PRODUCE, _FETCH})
-# From these versions on, responses have topic ids instead of names (KIP-516).
-_FIRST_TOPIC_ID: Final = {_PRODUCE: 13, _FETCH: 13}
 
 
 def topics_of(frame: bytes, api_key: int, api_version: int) -> set[bytes]:
-    """Return the topics in a response of one of ``APIS_WITH_TOPICS``: names, or 16-byte ids if ``has_topic_ids``.
+    """Return the topics in a response of one of ``APIS_WITH_TOPICS``: names, or 16-byte ids from v13 on.
 
     A Fetch response within a fetch session has only topics with news. In a Fetch response, topics without partitions
     are left out; brokers send none. ``frame`` begins with the size.
@@ -29,11 +27,6 @@ def topics_of(frame: bytes, api_key: int, api_version: int) -> set[bytes]:
         return {partition.topic for partition in read_response(frame, 0, len(frame), api_version).partitions}
     topics, _ = codec.read_response(frame, _PRODUCE, api_version)
     return {name if topic_id is None else topic_id for name, topic_id, _ in topics}
-
-
-def has_topic_ids(api_key: int, api_version: int) -> bool:
-    """Whether responses of this version have topic ids instead of names."""
-    return api_version >= _FIRST_TOPIC_ID[api_key]
 
 
 def names_by_id(frame: bytes, api_version: int) -> dict[bytes, bytes]:

@@ -187,15 +187,12 @@ def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Top
     )
 
 
-def refuse_all_topics(
-    request: MutationRequest, *, throttle_time_ms: int, error_code: int = THROTTLING_QUOTA_EXCEEDED
-) -> bytes:
-    """Return a response that refuses all topics of a request.
+def refuse_all_topics(request: MutationRequest, *, throttle_time_ms: int) -> bytes:
+    """Return a response that refuses all topics of a request with THROTTLING_QUOTA_EXCEEDED.
 
-    Clients know THROTTLING_QUOTA_EXCEEDED from ``FIRST_REFUSABLE_VERSION`` on.
+    Clients know this error from ``FIRST_REFUSABLE_VERSION`` on.
     """
-    topics = dict.fromkeys(mutation.topic for mutation in request.topics)
-    return _refusal(request, topics, throttle_time_ms, error_code)
+    return _refusal(request, dict.fromkeys(mutation.topic for mutation in request.topics), throttle_time_ms)
 
 
 def _in_order_of_request(
@@ -222,20 +219,14 @@ def _in_order_of_request(
     return ordered
 
 
-def _refusal(
-    request: MutationRequest,
-    topics: Iterable[Topic],
-    throttle_time_ms: int,
-    error_code: int = THROTTLING_QUOTA_EXCEEDED,
-) -> bytes:
+def _refusal(request: MutationRequest, topics: Iterable[Topic], throttle_time_ms: int) -> bytes:
     """Return a response that refuses these topics."""
     api_key = request.api_key
-    message = THROTTLING_QUOTA_EXCEEDED_MESSAGE if error_code == THROTTLING_QUOTA_EXCEEDED else None
     entries = []
     for topic in topics:
         name, topic_id = (topic, NULL_UUID) if isinstance(topic, bytes) else (None, topic.bytes)
         ids = () if api_key == _GROW else (topic_id,)
         details = (_UNKNOWN, _UNKNOWN, ()) if api_key == _CREATE else ()
-        entries.append((None, name, *ids, error_code, message, *details))
+        entries.append((None, name, *ids, THROTTLING_QUOTA_EXCEEDED, THROTTLING_QUOTA_EXCEEDED_MESSAGE, *details))
     values = (None, min(throttle_time_ms, _MAX_INT32), None, entries, None)
     return codec.write_response(api_key, request.api_version, request.correlation_id, values)

@@ -41,7 +41,7 @@ TOGETHER = {
     },
     "proxy/session/handlers": {"handler": "api_versions other produce table unanswered_only"},
     "proxy/session/replica": {"fetched_partitions": "partition_state"},
-    "proxy/session/testing": {"orders": "effects observed session"},
+    "proxy/session/testing": {"orders": "observed session"},
 }
 # Other modules without a test module of their own, and where they are tested instead.
 EXCEPTIONS = {

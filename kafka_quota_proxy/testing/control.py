@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
 _TIMEOUT_S: Final = 15
-_COLUMNS: Final = ("api", "version", "user", "client_id", "broker", "throttle_time_ms", "bytes", "why")
+_COLUMNS: Final = ("api", "version", "user", "client_id", "broker", "throttle_time_ms", "bytes", "reason")
 _MOST_LINES: Final = 50
 
 
@@ -21,7 +21,7 @@ class ControlError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottledResponse:
-    """A response that was throttled, or that the test asked for.
+    """A response that was throttled.
 
     Attributes:
         time_ms: The Unix time at which the response began.
@@ -33,10 +33,6 @@ class ThrottledResponse:
         throttle_time_ms: The throttle time, in milliseconds.
         bytes: The size of a Produce request, and else of the response.
         reason: ``testing`` if the test asked for it, ``quota`` if it follows from a quota.
-        delay_ms: How long the response was held back, in milliseconds.
-        error: The error in the response that the test asked for, or None.
-        empty: Whether the records were taken out.
-        close: Whether the connection was closed afterwards.
     """
 
     time_ms: int
@@ -48,17 +44,6 @@ class ThrottledResponse:
     bytes: int
     reason: str
     broker: int | None = None
-    delay_ms: int = 0
-    error: str | None = None
-    empty: bool = False
-    close: bool = False
-
-    @property
-    def why(self) -> str:
-        """The reason, and what the test asked for besides a throttle time: such as ``testing delay_ms=300 close``."""
-        asked = {"delay_ms": self.delay_ms, "error": self.error}
-        numbers = [f"{key}={value}" for key, value in asked.items() if value]
-        return " ".join([self.reason, *numbers, *(key for key in ("empty", "close") if getattr(self, key))])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,18 +73,17 @@ class Order:
         id: What ``next`` has returned.
         left: For how many more responses it is.
         wanted: Which responses it is for, such as ``{"api": "Produce", "client_id": "app"}``.
-        effects: What it does to each, such as ``{"throttle_time_ms": 300}``.
+        throttle_time_ms: The throttle time that each of them gets, in milliseconds.
     """
 
     id: int
     left: int
     wanted: Mapping[str, str]
-    effects: Mapping[str, Any]
+    throttle_time_ms: int
 
     def __str__(self) -> str:
-        effects = " ".join(f"{key}={value!r}" for key, value in self.effects.items())
         wanted = " ".join(f"{key}={value!r}" for key, value in self.wanted.items())
-        return f"order {self.id}: {effects} for {self.left} more responses with {wanted}"
+        return f"order {self.id}: {self.throttle_time_ms} ms for {self.left} more responses with {wanted}"
 
 
 class ObservedResponses(Sequence[ThrottledResponse]):
@@ -153,7 +137,7 @@ class Control:
         self._opener = build_opener(ProxyHandler({}))
 
     def order(self, order: dict[str, Any]) -> int:
-        """Order effects on the next responses, and return the id of the order."""
+        """Order throttled responses, and return the id of the order."""
         return int(self._ask("POST", "throttles", order)["id"])
 
     def replace_quotas(self, rules: Sequence[dict[str, Any]]) -> None:
@@ -192,6 +176,5 @@ class Control:
             raise ControlError(f"the proxy does not answer at {self._url}: {error}") from error
 
 
-def _order(*, id: int, left: int, **others: Any) -> Order:  # noqa: A002, ANN401 - as JSON names and has it
-    wanted: dict[str, str] = {key: others.pop(key) for key in ("api", "user", "client_id", "topic") if key in others}
-    return Order(id=id, left=left, wanted=wanted, effects=others)
+def _order(*, id: int, left: int, throttle_time_ms: int, **wanted: str) -> Order:  # noqa: A002 - as JSON names it
+    return Order(id=id, left=left, throttle_time_ms=throttle_time_ms, wanted=wanted)

@@ -92,26 +92,20 @@ class ThrottlingProxy:
         self,
         count: int = 1,
         *,
-        throttle_time_ms: int | None = None,
-        delay_ms: int | None = None,
-        error: str | None = None,
-        empty: bool = False,
-        close: bool = False,
+        throttle_time_ms: int,
         api: str = "*",
         user: str | None = None,
         client_id: str | None = None,
         topic: str | None = None,
     ) -> int:
-        """Have these effects on the next ``count`` responses that match. Return the id of the order.
+        """Throttle the next ``count`` responses that match by exactly this time. Return the id of the order.
+
+        Each of these responses tells the time, and the client is muted for it.
 
         Args:
             count: How many responses.
-            throttle_time_ms: Throttle by exactly this time. The response tells it, and the client is muted for it.
-            delay_ms: Hold the response back for this time, as a slow broker would. The response does not tell it.
-            error: Answer with this error of Kafka, such as ``NOT_LEADER_OR_FOLLOWER``.
-            empty: Take the records out of a Fetch response, as a broker does with throttled partitions.
-            close: Close the connection after the response and its throttle time.
-            api: The API, such as ``Produce`` or ``Fetch``.
+            throttle_time_ms: The throttle time, in milliseconds.
+            api: The API, such as ``Produce`` or ``Fetch``, or ``*`` for any.
             user: The user, or None for any.
             client_id: The client-id, or None for any.
             topic: The topic, or None for any.
@@ -119,18 +113,9 @@ class ThrottlingProxy:
         Raises:
             ControlError: If the proxy refuses the order.
         """
-        given = {
-            "throttle_time_ms": throttle_time_ms,
-            "delay_ms": delay_ms,
-            "error": error,
-            "empty": empty or None,
-            "close": close or None,
-            "user": user,
-            "client_id": client_id,
-            "topic": topic,
-        }
-        order = {"api": api, "count": count}
-        return self._running.order(order | {key: value for key, value in given.items() if value is not None})
+        wanted = {"user": user, "client_id": client_id, "topic": topic}
+        order = {"api": api, "count": count, "throttle_time_ms": throttle_time_ms}
+        return self._running.order(order | {key: value for key, value in wanted.items() if value is not None})
 
     def limit(
         self, *, user: str | None = None, client_id: str | None = None, shaping: str | None = None, **limits: object

@@ -21,12 +21,7 @@ from kafka_quota_proxy.config.errors import ConfigError, Severity
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, bad_request, read_json
-from kafka_quota_proxy.proxy.admin.testing_orders import (
-    read_order,
-    written_client,
-    written_order,
-    written_response,
-)
+from kafka_quota_proxy.proxy.admin.testing_orders import read_order, written_client, written_order, written_response
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles, TooManyOrdersError
 
@@ -78,9 +73,9 @@ class OnDemandApi:
         return _json({})
 
     def _add(self, environ: WSGIEnvironment) -> Reply:
-        wanted, effects, count = read_order(read_json(environ))
+        wanted, throttle_time_ms, count = read_order(read_json(environ))
         try:
-            order = self._on_loop(lambda: self._testing.add(wanted, effects, count=count))
+            order = self._on_loop(lambda: self._testing.add(wanted, throttle_time_ms, count=count))
         except TooManyOrdersError as error:
             raise RefusedError("429 Too Many Requests", str(error)) from None
         return _json({"id": order.id})

@@ -15,7 +15,6 @@ from kafka_quota_proxy.config.model import Address, ProxyConfig
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.proxy.quota.entity import Tags
-from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.keeper import wall_ms
 from kafka_quota_proxy.proxy.rules.source import RuleSource
@@ -26,7 +25,6 @@ from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFil
 from kafka_quota_proxy.proxy.server.brokers.dialer import BrokerDialer
 from kafka_quota_proxy.proxy.server.brokers.known_brokers import KnownBrokers
 from kafka_quota_proxy.proxy.server.clients.acceptor import Acceptor, bind, refuse_waiting
-from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.clients.relay import Relay
 from kafka_quota_proxy.proxy.server.clients.relay_sockets import make_sockets
 from kafka_quota_proxy.proxy.server.clients.tls_handshake import TlsHandshakes
@@ -39,7 +37,6 @@ from kafka_quota_proxy.proxy.server.sweeps import Sweeps
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.server.tls.contexts import watch as watch_tls
 from kafka_quota_proxy.proxy.session.counters import Counters
-from kafka_quota_proxy.proxy.session.testing.observed import ON_DEMAND
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
 from kafka_quota_proxy.proxy.usage.log import usage_log
 
@@ -90,7 +87,7 @@ class Server:
             brokers=self.brokers.metered,
             replicas=self.replication.metered,
         )
-        self.testing = OnDemandThrottles(wall_ms, _close_later) if config.testing else None
+        self.testing = OnDemandThrottles(wall_ms) if config.testing else None
         self.listeners: list[ListenerState] = []
         self.tls: dict[ClientTls | UpstreamTls, TlsContext] = {}
         self.handshakes: list[TlsHandshakes] = []
@@ -339,9 +336,3 @@ async def _await_rules(source: RuleSource, stopping: asyncio.Event, tasks: async
         log.warning(
             "%s: not read to its end%s: clients are served with what is known%s", source.name, within, no_change
         )
-
-
-def _close_later(connection: Waiter, after_ms: int) -> None:
-    """Close a client's connection in ``after_ms`` milliseconds, after all its requests are answered."""
-    if isinstance(connection, ClientConnection):
-        asyncio.get_running_loop().call_later(after_ms / 1_000, connection.drain, ON_DEMAND)

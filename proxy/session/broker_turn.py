@@ -216,7 +216,7 @@ class BrokerTurn:
         frame = data[position:frame_end]
         is_produce = data.startswith(b"\0\0", position + 4)
         response = refusal_response(frame, throttle_time_ms=left_ms)
-        if response is None or (is_produce and not self.note_refused(frame, now_ms, is_behind=is_behind)):
+        if response is None or (is_produce and not self._note_refused(frame, now_ms, is_behind=is_behind)):
             if self._is_behind:
                 raise FrameTooLarge("a Produce behind a refused one has too many partitions to be refused")
             self._is_unrefusable = True
@@ -231,7 +231,7 @@ class BrokerTurn:
         state.to_client.append(response)
         return position, frame_end, b""
 
-    def note_refused(self, frame: bytes, now_ms: int, *, is_behind: bool) -> bool:
+    def _note_refused(self, frame: bytes, now_ms: int, *, is_behind: bool) -> bool:
         """Note the batches of a refused Produce. Return False if they are too many to be noted."""
         batches = read_producer_batches(frame)
         if not batches:

@@ -151,7 +151,7 @@ class ResponseStream:
                     profile, frame_bytes = pending.profile, 4 + response_bytes
                     begun = self._charge(pending, response_bytes, data, position, now_ms)
             if begun is not None:
-                profile, frame_bytes, _, delay_ms, _, _ = begun
+                profile, frame_bytes, _, delay_ms, _ = begun
             if (
                 begun is not None
                 or profile.is_edited

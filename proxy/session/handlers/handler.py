@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead
 from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endpoints
@@ -11,13 +11,6 @@ from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED, MOVED, ma
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, response_edit
 from kafka_quota_proxy.proxy.session.in_flight import RequestProfile
 from kafka_quota_proxy.proxy.session.state import SessionState
-
-
-class Rewrite(Protocol):
-    """Changes a whole response beyond its throttle time and its addresses."""
-
-    def rewritten(self, frame: bytes, api_version: int) -> bytes:
-        """Return the response in place of the one in ``frame``, each from its size prefix on."""
 
 
 class BegunResponse(NamedTuple):
@@ -30,7 +23,6 @@ class BegunResponse(NamedTuple):
             stays.
         delay_ms: How long the response is held back, in milliseconds. 0 if it is not held back.
         is_exact: Whether the throttle time replaces that of the broker, even a longer one.
-        rewrite: What else changes in the response, which has then arrived as a whole, or None.
     """
 
     profile: RequestProfile
@@ -38,7 +30,6 @@ class BegunResponse(NamedTuple):
     throttle_time_ms: int
     delay_ms: int
     is_exact: bool = False
-    rewrite: Rewrite | None = None
 
 
 class Handler:
@@ -117,9 +108,7 @@ class Handler:
         Raises:
             ProtocolError: If the response cannot be read.
         """
-        profile, frame_bytes, throttle_time_ms, delay_ms, is_exact, rewrite = response
-        if rewrite is not None:
-            return self._rewrite(response, rewrite, data, position, now_ms)
+        profile, frame_bytes, throttle_time_ms, delay_ms, is_exact = response
         edit: Edit = NO_EDIT
         if throttle_time_ms or is_exact:
             throttle = response_edit(
@@ -133,18 +122,6 @@ class Handler:
             # The response keeps the broker's own throttle time if that is larger, so the client is muted for as long.
             self._state.account.mute(int.from_bytes(edit[2]), now_ms=now_ms)
         return addressed
-
-    def _rewrite(
-        self, response: BegunResponse, rewrite: Rewrite, data: bytes, position: int, now_ms: int
-    ) -> Edit | None:
-        """Return the edit of a whole response that is rewritten, and then edited as any other."""
-        frame_end = position + response.frame_bytes
-        frame = rewrite.rewritten(data[position:frame_end], response.profile.api_version)
-        edit = self.edit_response(response._replace(frame_bytes=len(frame), rewrite=None), frame, 0, now_ms)
-        if edit:
-            begin, until, replacement = edit
-            frame = frame[:begin] + replacement + frame[until:]
-        return position, frame_end, frame
 
     def _edit_addresses(self, response: BegunResponse, data: bytes, position: int, edit: Edit) -> Edit | None:
         """Return ``edit`` with the edit of brokers' addresses added, or None if more bytes are needed."""

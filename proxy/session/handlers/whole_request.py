@@ -122,7 +122,7 @@ class WholeRequestHandler(Handler):
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
         """Replace a response with the result of ``Exchange.answer``. Returns None if more bytes are needed."""
-        profile, frame_bytes, throttle_time_ms, _, is_exact, _ = response
+        profile, frame_bytes, throttle_time_ms, _, is_exact = response
         if frame_bytes > MAX_HELD_BYTES:
             raise FrameTooLarge(f"a response of {frame_bytes} bytes, which must be read whole, is too long to be held")
         exchange = self._exchange

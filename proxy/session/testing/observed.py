@@ -1,4 +1,4 @@
-"""Keeps the clients that were seen, and the responses that were throttled or asked for, for tests to read."""
+"""Keeps the clients that were seen and the throttled responses, for tests to read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.session.testing.effects import Effects
 
 # How many responses are kept. Older ones are forgotten.
 MAX_OBSERVED: Final = 10_000
@@ -30,7 +29,6 @@ class ThrottledResponse(NamedTuple):
         throttle_time_ms: The throttle time in the response, in milliseconds.
         size_bytes: The size of the request if it is a Produce, and otherwise of the response.
         reason: Whether a test asked for the response (``ON_DEMAND``), or a quota throttles it (``BY_QUOTA``).
-        effects: What the test asked for, or None.
         quotas: The quotas of the broker that has answered. They stand for it, because its node id may not be known yet.
     """
 
@@ -42,7 +40,6 @@ class ThrottledResponse(NamedTuple):
     throttle_time_ms: int
     size_bytes: int
     reason: str
-    effects: Effects | None
     quotas: BrokerQuotas | None = None
 
 
@@ -68,22 +65,12 @@ class Observed:
         throttle_time_ms: int,
         size_bytes: int,
         reason: str,
-        effects: Effects | None = None,
         quotas: BrokerQuotas | None = None,
     ) -> None:
         """Add a response that begins now."""
         self._responses.append(
             ThrottledResponse(
-                self._unix_ms(),
-                api_key,
-                api_version,
-                user,
-                client_id,
-                throttle_time_ms,
-                size_bytes,
-                reason,
-                effects,
-                quotas,
+                self._unix_ms(), api_key, api_version, user, client_id, throttle_time_ms, size_bytes, reason, quotas
             )
         )
 

@@ -1,29 +1,29 @@
-"""A session whose requests and responses follow the orders of tests. With ``testing: true`` each connection has one."""
+"""A session that throttles responses as tests order. With ``testing: true`` each connection has one."""
 
 from __future__ import annotations
 
 from librt.strings import read_i32_be
 
-from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.config.model import Enforcement
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
-from kafka_quota_proxy.proxy.session.broker_turn import MAX_REFUSED_BYTES
 from kafka_quota_proxy.proxy.session.client_account import ConnectionContext
-from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
+from kafka_quota_proxy.proxy.session.frame_edits import Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
 from kafka_quota_proxy.proxy.session.request_stream import RequestStream
 from kafka_quota_proxy.proxy.session.response_stream import ResponseStream
 from kafka_quota_proxy.proxy.session.session import Session
 from kafka_quota_proxy.proxy.session.state import SessionState
+from kafka_quota_proxy.proxy.session.testing.observed import BY_QUOTA, ON_DEMAND
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
-from kafka_quota_proxy.proxy.session.testing.requests import may_refuse, refuse_on_demand
-from kafka_quota_proxy.proxy.session.testing.responses import observe, throttle_on_demand
 
 
 class OnDemandSession(Session):
-    """A session that throttles, delays, edits and refuses as ``testing`` says, and notes there what it throttles."""
+    """A session that throttles as the orders in ``testing`` say, and notes there what it throttles."""
 
     __slots__ = ("_testing",)
 
@@ -36,19 +36,13 @@ class OnDemandSession(Session):
 
 
 class _OnDemandRequests(RequestStream):
-    """Reads the head of each request, and refuses those for which a test has asked for an error.
-
-    While there are orders, the broker gets one request of a connection at a time, so that they act in turn.
-    """
+    """Forwards one request at a time while there are orders, so that they act in turn."""
 
     __slots__ = ("_testing",)
 
     def __init__(self, state: SessionState, testing: OnDemandThrottles) -> None:
         super().__init__(state)
         self._testing = testing
-
-    def _max_kept_bytes(self) -> int:
-        return max(super()._max_kept_bytes(), 4 + MAX_REFUSED_BYTES)
 
     def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Edit] | None:
         if self._testing.orders and self._state.in_flight:
@@ -58,16 +52,9 @@ class _OnDemandRequests(RequestStream):
         self.profile = None  # so that the next request is read, too
         return admitted
 
-    def _handle(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        if may_refuse(self._state, self._testing):
-            edit = refuse_on_demand(self._state, self._testing, data, position, head, now_ms)
-            if edit != NO_EDIT:
-                return edit
-        return super()._handle(data, position, head, now_ms)
-
 
 class _OnDemandResponses(ResponseStream):
-    """Throttles, delays and edits responses, some of which it reads as a whole."""
+    """Throttles responses, some of which it reads as a whole."""
 
     __slots__ = ("_frame", "_testing")
 
@@ -89,13 +76,43 @@ class _OnDemandResponses(ResponseStream):
     def _throttle(
         self, pending: PendingRequest, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
     ) -> BegunResponse | None:
-        state, testing = self._state, self._testing
-        asked = throttle_on_demand(state, testing, pending, response_bytes, self._frame, now_ms)
+        profile, testing, frame = pending.profile, self._testing, self._frame
         self._frame = b""
-        if asked is not None:
+        if profile.api_key == ApiKey.METADATA:
+            testing.learn_names(frame, profile.api_version)
+        user, client_id = self._state.account.principal, profile.client_id.decode("utf-8", "backslashreplace")
+        testing.observed.see(profile.api_key, user=user, client_id=client_id)
+        told_ms = testing.take(profile.api_key, profile.api_version, user=user, client_id=client_id, frame=frame)
+        if told_ms is not None:
             self.least_wait_ms = 0
-            return asked
-        begun = super()._throttle(pending, bucket, wait_ms, response_bytes, now_ms)
+            begun: BegunResponse | None = self._throttle_by(told_ms, pending, response_bytes, now_ms)
+        else:
+            begun = super()._throttle(pending, bucket, wait_ms, response_bytes, now_ms)
         if begun is not None:
-            observe(state, testing, pending, response_bytes, begun.throttle_time_ms or begun.delay_ms)
+            testing.observed.add(
+                profile.api_key,
+                profile.api_version,
+                user=user,
+                client_id=client_id,
+                throttle_time_ms=begun.throttle_time_ms or begun.delay_ms,
+                size_bytes=pending.size_bytes if profile.api_key == ApiKey.PRODUCE else response_bytes,
+                reason=BY_QUOTA if told_ms is None else ON_DEMAND,
+                quotas=self._state.context.quotas,
+            )
         return begun
+
+    def _throttle_by(self, told_ms: int, pending: PendingRequest, response_bytes: int, now_ms: int) -> BegunResponse:
+        """Throttle a response by this time, in place of the time of quotas and of the broker.
+
+        With the enforcement ``respond`` the client is muted for it, with ``delay`` the response is held for it, and
+        with ``observe`` the response only tells it.
+        """
+        profile, state = pending.profile, self._state
+        delay_ms = 0
+        enforcement = state.context.policy.enforcement
+        if enforcement is Enforcement.RESPOND and told_ms:
+            state.account.mute(told_ms, now_ms=now_ms)
+        elif enforcement is Enforcement.DELAY:
+            delay_ms = told_ms
+            told_ms = 0 if client_throttles_itself(profile.api_key, profile.api_version) else told_ms
+        return BegunResponse(profile, 4 + response_bytes, told_ms, delay_ms, is_exact=True)

@@ -85,7 +85,6 @@ async def test_all_paths_refuse_the_same_bodies(tmp_path: Path) -> None:
         for method, path in (
             ("POST", "/testing/throttles"),
             ("PUT", "/testing/quotas"),
-            ("POST", "/testing/leaders"),
             ("POST", "/testing/reset"),
             ("POST", "/quotas"),
         ):

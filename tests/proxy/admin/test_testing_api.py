@@ -9,7 +9,6 @@ from pathlib import Path
 
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.session.testing.effects import Effects
 from kafka_quota_proxy.proxy.session.testing.observed import ON_DEMAND
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
 from tests.support.quota_page import FILED, LISTENER, Answer, Page, page
@@ -56,7 +55,7 @@ async def test_orders_are_added_listed_and_removed(tmp_path: Path) -> None:
             {"id": 1, "api": "Produce", "throttle_time_ms": 300, "left": 5, "client_id": "app"},
             {"id": 2, "api": "*", "throttle_time_ms": 0, "left": 1},
         ]
-        assert one.testing.take(PRODUCE, 7, user="u", client_id="app", frame=b"") == Effects(300)
+        assert one.testing.take(PRODUCE, 7, user="u", client_id="app", frame=b"") == 300
         assert (await one.ask("GET", "throttles")).json[0]["left"] == 4
         assert (await one.ask("DELETE", "throttles/1")).status == 200
         assert list(one.testing.orders) == [2]

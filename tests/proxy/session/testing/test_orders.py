@@ -6,10 +6,8 @@ import pytest
 
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
-from kafka_quota_proxy.proxy.session.testing.effects import Effects
 from kafka_quota_proxy.proxy.session.testing.observed import BY_QUOTA, MAX_CLIENTS, MAX_OBSERVED, Observed
 from kafka_quota_proxy.proxy.session.testing.orders import MAX_ORDERS, OnDemandThrottles, TooManyOrdersError, Wanted
-from tests.protocol.test_fetch_partitions import RECORDS, response
 from tests.proxy.session.testing.test_responses import wire_of_test
 from tests.support.frames import produce_request, produce_response
 
@@ -19,8 +17,7 @@ PRODUCE, FETCH, SASL_HANDSHAKE = int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(Api
 def taken(
     testing: OnDemandThrottles, api_key: int = PRODUCE, version: int = 7, user: str = "u", client_id: str = "c"
 ) -> int | None:
-    effects = testing.take(api_key, version, user=user, client_id=client_id, frame=b"")
-    return None if effects is None else effects.throttle_time_ms
+    return testing.take(api_key, version, user=user, client_id=client_id, frame=b"")
 
 
 @pytest.fixture
@@ -30,21 +27,21 @@ def testing() -> OnDemandThrottles:
 
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_order_acts_exactly_as_often_as_asked(testing: OnDemandThrottles, count: int) -> None:
-    testing.add(Wanted(), Effects(300), count=count)
+    testing.add(Wanted(), 300, count=count)
 
     assert [taken(testing) for _ in range(count + 2)] == [300] * count + [None, None]
     assert testing.orders == {}
 
 
 def test_zero_is_a_throttle_time(testing: OnDemandThrottles) -> None:
-    testing.add(Wanted(), Effects(0), count=1)
+    testing.add(Wanted(), 0, count=1)
 
     assert (taken(testing), taken(testing)) == (0, None)
 
 
 def test_orders_act_in_turn(testing: OnDemandThrottles) -> None:
-    testing.add(Wanted(api_key=PRODUCE), Effects(1), count=1)
-    testing.add(Wanted(), Effects(2), count=2)
+    testing.add(Wanted(api_key=PRODUCE), 1, count=1)
+    testing.add(Wanted(), 2, count=2)
 
     assert taken(testing, FETCH) == 2
     assert [taken(testing), taken(testing), taken(testing)] == [1, 2, None]
@@ -52,14 +49,14 @@ def test_orders_act_in_turn(testing: OnDemandThrottles) -> None:
 
 @pytest.mark.parametrize("wanted", [Wanted(api_key=FETCH), Wanted(user="x"), Wanted(client_id="x"), Wanted(topic="x")])
 def test_other_responses_are_left_alone(testing: OnDemandThrottles, wanted: Wanted) -> None:
-    testing.add(wanted, Effects(1), count=1)
+    testing.add(wanted, 1, count=1)
 
     assert taken(testing) is None
     assert len(testing.orders) == 1
 
 
 def test_response_without_the_field_is_not_counted(testing: OnDemandThrottles) -> None:
-    testing.add(Wanted(), Effects(1), count=1)
+    testing.add(Wanted(), 1, count=1)
 
     assert taken(testing, PRODUCE, version=0) is taken(testing, FETCH, version=0) is None
     assert taken(testing, SASL_HANDSHAKE, version=1) is None
@@ -67,35 +64,23 @@ def test_response_without_the_field_is_not_counted(testing: OnDemandThrottles) -
 
 
 def test_removed_and_reset_orders_act_no_more(testing: OnDemandThrottles) -> None:
-    first = testing.add(Wanted(), Effects(1), count=9)
-    testing.add(Wanted(), Effects(2), count=9)
+    first = testing.add(Wanted(), 1, count=9)
+    testing.add(Wanted(), 2, count=9)
 
     assert testing.remove(first.id)
     assert not testing.remove(first.id)
     assert taken(testing) == 2
     testing.reset()
     assert taken(testing) is None
-    assert testing.add(Wanted(), Effects(3), count=1).id == 3
+    assert testing.add(Wanted(), 3, count=1).id == 3
 
 
 def test_number_of_orders_is_bounded(testing: OnDemandThrottles) -> None:
     for _ in range(MAX_ORDERS):
-        testing.add(Wanted(), Effects(1), count=1)
+        testing.add(Wanted(), 1, count=1)
 
     with pytest.raises(TooManyOrdersError, match=f"{MAX_ORDERS} orders"):
-        testing.add(Wanted(), Effects(1), count=1)
-
-
-def test_fetch_is_edited_for_an_error_and_to_be_empty() -> None:
-    whole = response(11, [("a", 0, RECORDS), ("b", 0, RECORDS)])
-
-    assert not Effects(300, 200, closes=True).edits_fetch
-    assert Effects(error_code=6, topics=frozenset({b"b"})).rewritten(whole, 11) == response(
-        11, [("a", 0, RECORDS), ("b", 6, b"")]
-    )
-    assert Effects(is_empty=True).rewritten(whole, 11) == response(11, [("a", 0, b""), ("b", 0, b"")])
-    assert Effects(is_empty=True).edits_fetch
-    assert Effects(error_code=-1).edits_fetch
+        testing.add(Wanted(), 1, count=1)
 
 
 def add(observed: Observed, client_id: str, throttle_time_ms: int = 5) -> None:
@@ -140,7 +125,7 @@ def test_responses_to_each_client_are_counted() -> None:
 
 def test_requests_go_one_at_a_time_while_there_are_orders() -> None:
     wire, testing = wire_of_test()
-    testing.add(Wanted(), Effects(), count=2)
+    testing.add(Wanted(), 0, count=2)
     first, second, third, fourth = (produce_request(number) for number in range(1, 5))
 
     assert wire.client(first + second + third + fourth) == first

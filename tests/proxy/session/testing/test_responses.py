@@ -8,13 +8,10 @@ import pytest
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.metadata_query import write_request
-from kafka_quota_proxy.proxy.session.testing.effects import Effects
 from kafka_quota_proxy.proxy.session.testing.observed import BY_QUOTA, ON_DEMAND
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles, Wanted
 from kafka_quota_proxy.proxy.session.testing.session import OnDemandSession
 from tests.protocol.support.codecs import KafkaPython
-from tests.protocol.test_fetch_partitions import RECORDS
-from tests.protocol.test_fetch_partitions import response as fetch_partitions
 from tests.support.cases import each_case
 from tests.support.frames import (
     fetch_request,
@@ -37,7 +34,7 @@ def wire_of_test(*rules: QuotaRule, enforcement: Enforcement = Enforcement.RESPO
 @each_case("version", [1, 7, 9, 13])
 def test_produce_responses_carry_exactly_what_was_asked(version: int) -> None:
     wire, testing = wire_of_test()
-    testing.add(Wanted(api_key=PRODUCE), Effects(300), count=2)
+    testing.add(Wanted(api_key=PRODUCE), 300, count=2)
 
     for number, told_ms in ((1, 300), (2, 300), (3, 7)):
         assert wire.client(produce_request(number, version=version)) != b""
@@ -48,7 +45,7 @@ def test_produce_responses_carry_exactly_what_was_asked(version: int) -> None:
 
 def test_zero_overrides_a_throttle_time_of_the_broker_and_of_a_quota() -> None:
     wire, testing = wire_of_test(TIGHT)
-    testing.add(Wanted(), Effects(0), count=1)
+    testing.add(Wanted(), 0, count=1)
     wire.client(produce_request(1, size_bytes=50_000))
 
     assert wire.broker(produce_response(1, throttle_time_ms=900)) == produce_response(1, throttle_time_ms=0)
@@ -57,14 +54,14 @@ def test_zero_overrides_a_throttle_time_of_the_broker_and_of_a_quota() -> None:
 
 def test_delay_holds_the_response_and_observe_only_tells() -> None:
     wire, testing = wire_of_test(enforcement=Enforcement.DELAY)
-    testing.add(Wanted(), Effects(300), count=1)
+    testing.add(Wanted(), 300, count=1)
     wire.client(fetch_request(1, version=7))
     assert wire.broker(fetch_response(1, version=7)) == b""
     wire.wait(300)
     assert wire.to_client() == fetch_response(1, version=7, throttle_time_ms=300)
 
     wire, testing = wire_of_test(enforcement=Enforcement.OBSERVE)
-    testing.add(Wanted(), Effects(300), count=1)
+    testing.add(Wanted(), 300, count=1)
     wire.client(fetch_request(1))
     assert wire.broker(fetch_response(1)) == fetch_response(1, throttle_time_ms=300)
     assert wire.muted_for_ms == 0
@@ -74,7 +71,7 @@ def test_delay_holds_the_response_and_observe_only_tells() -> None:
 def test_long_response_in_pieces_is_throttled_once(piece_bytes: int) -> None:
     wire, testing = wire_of_test()
     wire.client(fetch_request(1), fetch_request(2))
-    testing.add(Wanted(api_key=FETCH), Effects(300), count=1)
+    testing.add(Wanted(api_key=FETCH), 300, count=1)
     sent = fetch_response(1, size_bytes=3_000) + fetch_response(2, size_bytes=3_000)
 
     passed = [wire.broker(sent[at : at + piece_bytes]) for at in range(0, len(sent), piece_bytes)]
@@ -87,10 +84,10 @@ def test_orders_are_for_the_user_and_client_id_of_the_request() -> None:
     wire, testing = wire_of_test()
     for number, client_id in enumerate(("app", "other", "app")):
         wire.client(produce_request(number, client_id=client_id))
-    testing.add(Wanted(client_id="app"), Effects(300), count=9)
+    testing.add(Wanted(client_id="app"), 300, count=9)
     wire.broker(produce_response(0), produce_response(1), produce_response(2))
     testing.reset()
-    testing.add(Wanted(user="ANONYMOUS", client_id="other"), Effects(9), count=1)
+    testing.add(Wanted(user="ANONYMOUS", client_id="other"), 9, count=1)
     wire.wait(300)
     wire.client(produce_request(3, client_id="other"))
     wire.broker(produce_response(3))
@@ -102,7 +99,7 @@ def test_orders_are_for_the_user_and_client_id_of_the_request() -> None:
 
 def test_observed_says_why_and_how_much() -> None:
     wire, testing = wire_of_test(TIGHT)
-    testing.add(Wanted(), Effects(300), count=1)
+    testing.add(Wanted(), 300, count=1)
     wire.client(fetch_request(1))
     wire.broker(fetch_response(1, size_bytes=2_000))
     wire.wait(300)
@@ -121,7 +118,7 @@ def test_topic_is_found_in_fetch_responses(version: int) -> None:
     listed = [("a", UUID(int=1)), ("b", UUID(int=2))]
     elements = [metadata.element("topics", error_code=0, name=name, topic_id=topic_id) for name, topic_id in listed]
     topics = metadata.changed(metadata.generated(Random(1)), topics=elements)  # noqa: S311
-    testing.add(Wanted(topic="a"), Effects(300), count=1)
+    testing.add(Wanted(topic="a"), 300, count=1)
     wire.client(write_request([], correlation_id=1, client_id=b"etl", api_version=12))
     wire.broker(metadata.frame(topics, correlation_id=1))
 
@@ -145,39 +142,3 @@ def test_topic_is_found_in_fetch_responses(version: int) -> None:
         assert (passed == frame) is (number != 3)
         assert [one.throttle_time_ms for one in testing.observed.find()] == [300] * (number >= 3)
         wire.wait(300)
-
-
-@pytest.mark.parametrize("piece_bytes", [9, 10_000])
-def test_delay_before_a_throttle_time(piece_bytes: int) -> None:
-    wire, testing = wire_of_test()
-    testing.add(Wanted(), Effects(300, delay_ms=200), count=1)
-    wire.client(produce_request(1))
-    sent = produce_response(1)
-    for at in range(0, len(sent), piece_bytes):
-        assert wire.broker(sent[at : at + piece_bytes]) == b""
-    wire.wait(200)
-
-    assert wire.to_client() == produce_response(1, throttle_time_ms=300)
-    assert wire.muted_for_ms == 300
-
-
-@each_case("version", [4, 11, 12, 13, 16])
-def test_fetch_loses_its_records_or_gets_an_error(version: int) -> None:
-    whole = fetch_partitions(version, [("a", 0, RECORDS), ("b", 0, RECORDS)])
-    empty = fetch_partitions(version, [("a", 0, b""), ("b", 0, b"")])
-    failed = fetch_partitions(version, [("a", 6, b""), ("b", 6, b"")], throttle_time_ms=300)
-    wire, testing = wire_of_test()
-    testing.add(Wanted(api_key=FETCH), Effects(is_empty=True), count=2)
-
-    def fetched(answer: bytes) -> bytes:
-        wire.client(fetch_request(3, version=version))
-        first = wire.broker(answer[:30]) + wire.broker(answer[30:])
-        wire.wait(50)
-        return first + wire.to_client()
-
-    # The second response has no records to lose.
-    assert [fetched(whole), fetched(empty), fetched(whole), fetched(whole)] == [empty, empty, empty, whole]
-    testing.add(Wanted(api_key=FETCH), Effects(300, 50, error_code=6), count=1)
-    assert fetched(fetch_partitions(version, [("a", 0, RECORDS), ("b", 0, RECORDS)], throttle_time_ms=900)) == failed
-    assert testing.orders == {}
-    assert wire.muted_for_ms == 300
