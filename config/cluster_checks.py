@@ -94,9 +94,8 @@ def _check_store(top: Part, _: Document) -> Iterator[Finding]:
     if store.keys().isdisjoint(("directory", "kafka")):
         message = "has no location; give directory, or for several proxies kafka with bootstrap_servers and topic"
         yield error(_STORE, message)
-    elif "directory" not in store:
-        message = "has no directory: if the proxy starts while the topic is unavailable, only the quotas of the file"
-        yield warning(_STORE, f"{message} apply")
+    elif "directory" in store and "kafka" in store:
+        yield error((*_STORE, "directory"), "cannot be given with kafka; quotas are stored in one of them")
     if "quotas_from" in top:
         yield error(_STORE, "cannot be given with quotas_from; remove one of them")
     elif not top.find(*_ADMINS) and not has_token:

@@ -313,22 +313,12 @@ class QuotasFromBroker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Store:
-    """Where the proxy stores quotas that clients change through it: in a directory, a topic, or both.
-
-    If there is a topic, the directory keeps a copy of the last known rules of the topic.
-    """
+    """Where the proxy stores quotas that clients change through it: in a directory or in a topic."""
 
     directory: str | None = None
     topic: QuotasFrom | None = None
     changes_per_second: float | None = 100.0  # changed entities per second, over all clients; None: no limit
     audit_log: str | None = None  # the path of a file; None: changes are only logged
-
-    @property
-    def path(self) -> str | None:
-        """The directory of the store's files, or None if it has none. The copy of a topic is in a subdirectory."""
-        if self.directory is None or self.topic is None:
-            return self.directory
-        return f"{self.directory}/{self.topic.topic}"
 
     def __str__(self) -> str:
         return str(self.directory if self.topic is None else self.topic)

@@ -15,7 +15,7 @@ from typing import Final
 from kafka_quota_proxy.config.document import Document, fault_at, parse
 from kafka_quota_proxy.config.errors import ConfigError, Fault, Severity
 from kafka_quota_proxy.config.load import load_bytes, read
-from kafka_quota_proxy.config.model import ProxyConfig, Store
+from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.proxy.rules.source import UnusableSourceError
 from kafka_quota_proxy.proxy.rules.sqlite.rule_database import read_store
 from kafka_quota_proxy.proxy.runtime.disk_access import directory_fault, file_fault
@@ -69,31 +69,24 @@ def _disk_faults(config: ProxyConfig, document: Document) -> Iterator[Fault]:
     # The proxy starts even if the usage log cannot be written, and tries again later.
     if files is not None and (fault := directory_fault(Path(files.directory))):
         yield fault_at(document, ("usage_log", "directory"), fault, Severity.WARNING)
-    if store is not None and store.path is not None:
-        for message, severity in store_faults(store, Path(store.path)):
-            yield fault_at(document, ("store", "directory"), message, severity)
+    if store is not None and store.directory is not None:
+        for message in store_faults(Path(store.directory)):
+            yield fault_at(document, ("store", "directory"), message)
 
 
-def store_faults(store: Store, path: Path) -> Iterator[tuple[str, Severity]]:
-    """Yield what is wrong with ``path``, the directory with the quotas that clients have set, and the remedy.
-
-    With an error a proxy does not start. What a warning is about, it repairs or ignores.
-    """
+def store_faults(path: Path) -> Iterator[str]:
+    """Yield what is wrong with ``path``, the directory with the quotas that clients have set, and the remedy."""
     fault = directory_fault(path)
     if fault:
-        yield fault, Severity.ERROR
+        yield fault
     try:
-        stored = read_store(path, is_copy=store.topic is not None) if path.is_dir() else None
+        if path.is_dir():
+            read_store(path)
     except UnusableSourceError as error:
-        yield str(error), Severity.ERROR
+        yield str(error)
     except OSError as error:
         if not fault:
-            yield f"{path} cannot be used: {error.strerror or error}", Severity.ERROR
-    else:
-        if stored is not None and stored.damage is not None:
-            yield f"{stored.damage}; the proxy will set it aside when it starts", Severity.WARNING
-        if stored is not None and stored.left_out is not None:
-            yield stored.left_out, Severity.WARNING
+            yield f"{path} cannot be used: {error.strerror or error}"
 
 
 def _count(number: int, what: str) -> str:

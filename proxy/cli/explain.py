@@ -15,7 +15,6 @@ from typing import Final
 from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.errors import ConfigError, TermsError, UnitError
 from kafka_quota_proxy.config.load import Loaded, load
-from kafka_quota_proxy.config.model import Store
 from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE
 from kafka_quota_proxy.config.term_values import parse_instant_ms
@@ -62,17 +61,16 @@ def execute(args: argparse.Namespace) -> int:
         return _fail(f"the store cannot be read: {error}", 1)
     config = rules.config
     found = explain(rules, user=args.user, client_id=args.client_id, ip=ip)
-    known_last = config.store.path if config.store is not None and _has_store_files(config.store) else None
     if args.json:
         fields: dict[str, object] = {**found.kinds, CONNECTION_CREATION_RATE: found.of_ip}
         if config.quotas_from is not None:
             fields["quotas_from"] = str(config.quotas_from)
         if config.store is not None and config.store.topic is not None:
-            fields["store"] = {"topic": str(config.store.topic), "known_last": known_last}
+            fields["store"] = {"topic": str(config.store.topic)}
         sys.stdout.write(f"{json.dumps(fields, indent=2)}\n")
         return 0
     shown = lines(found, user=args.user, client_id=args.client_id, ip=ip, bound_ms=config.max_throttle_time_ms)
-    sys.stdout.writelines(f"{line}\n" for line in (*shown, *rule_hints(config, known_last=known_last)))
+    sys.stdout.writelines(f"{line}\n" for line in (*shown, *rule_hints(config)))
     return 0
 
 
@@ -90,14 +88,8 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
     """
     store = loaded.config.store
     effective = EffectiveRules(loaded.config, name=str(store or ""), now_ms=now_ms)
-    if store is not None and store.path is not None and _has_store_files(store):
-        stored = read_store(Path(store.path), is_copy=store.topic is not None)
-        for warning in filter(None, (stored.damage, stored.left_out)):
-            sys.stderr.write(f"{_PROGRAM}: {warning}\n")
-        effective.change((Change(entity, rule) for entity, rule in stored.rules.items()), now_ms=now_ms)
+    if store is not None and store.directory is not None:
+        stored = read_store(Path(store.directory))
+        effective.change((Change(entity, rule) for entity, rule in stored.items()), now_ms=now_ms)
     config = replace(loaded.config, quotas=effective.quotas, ip_quotas=effective.ip_quotas)
     return Rules(config=config, kafka_sources=loaded.kafka_sources, timed=effective.schedule.rules(), now_ms=now_ms)
-
-
-def _has_store_files(store: Store) -> bool:
-    return store.path is not None and Path(store.path).exists()

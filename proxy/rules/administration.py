@@ -143,8 +143,7 @@ class QuotaManager:
         self.keeper = RuleKeeper(config, self.source, on_changes=on_changes, wall_ms=wall_ms)
         self.rules = self.keeper.rules
         self.change_log = None if config.store is None else ChangeLog(config.store)
-        directory = None if config.store is None else config.store.path
-        self._path = Path(directory or "")
+        self._path = Path((config.store and config.store.directory) or "")
         self._thread = WorkerThread("quotas")
         self._queue = RequestQueue()
         self._wall_ms = wall_ms

@@ -5,7 +5,6 @@ from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 from kafka_quota_proxy.proxy.rules.broker.broker_source import BrokerSource
 from kafka_quota_proxy.proxy.rules.source import RuleSource
 from kafka_quota_proxy.proxy.rules.sqlite.directory_store import DirectoryStore
-from kafka_quota_proxy.proxy.rules.topic.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
 from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicState
 from kafka_quota_proxy.proxy.usage.log import proxy_name
@@ -20,7 +19,7 @@ def source_of(config: ProxyConfig) -> RuleSource | None:
         return _topic(config, followed)
     if store is not None and store.topic is not None:
         return _topic(config, store.topic, is_store=True)
-    return None if store is None or store.path is None else DirectoryStore(store.path)
+    return None if store is None or store.directory is None else DirectoryStore(store.directory)
 
 
 def _topic(config: ProxyConfig, topic: QuotasFrom, *, is_store: bool = False) -> TopicSource:
@@ -30,11 +29,9 @@ def _topic(config: ProxyConfig, topic: QuotasFrom, *, is_store: bool = False) ->
 
     name, client_id = str(topic), f"kafka-quota-proxy-{proxy_name(config)}"
     binds = tuple(listener.bind for listener in config.listeners)
-    path = config.store.path if config.store is not None else None
     return TopicSource(
         name,
         TopicState(name=name if is_store else f"kafka://{topic.topic}", is_followed=not is_store),
         reader=lambda handle: TopicReader(topic, client_id, handle, binds),
         writer=Writer(topic, client_id, binds) if is_store else None,
-        copy=None if path is None else TopicCopy(path),
     )

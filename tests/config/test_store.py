@@ -31,35 +31,19 @@ def test_a_store_and_its_administrators_are_read() -> None:
     assert found.warnings == ()
 
 
-def test_a_topic_has_a_subdirectory_of_its_own() -> None:
+def test_a_store_may_be_a_topic() -> None:
     found = loaded(
         "store:\n"
         "  kafka: {bootstrap_servers: 'k:9092', topic: t.q, security_protocol: SSL, ssl_cafile: ca.pem}\n"
-        "  directory: quotas.d\n"
         "principals: {admins: [admin]}\n"
     )
 
     store = found.config.store
     assert store is not None
-    assert (store.directory, store.path, str(store)) == ("conf/quotas.d", "conf/quotas.d/t.q", "kafka://k:9092/t.q")
+    assert (store.directory, str(store)) == (None, "kafka://k:9092/t.q")
     assert store.topic is not None
     assert store.topic.client.ssl_cafile == "conf/ca.pem"
     assert found.warnings == ()
-
-
-@each_case(
-    "text, said",
-    [
-        (
-            "store: {kafka: {bootstrap_servers: 'k:9092'}}\n",
-            "conf/f.yaml:2: store: warning: has no directory: if the proxy starts while the topic is unavailable",
-        ),
-    ],
-)
-def test_doubtful_settings_of_a_topic_are_warnings(text: str, said: str) -> None:
-    (warning,) = loaded(text + "principals: {admins: [a]}\n").warnings
-
-    assert str(warning).startswith(said)
 
 
 def test_without_the_section_there_is_no_store_and_no_administrator() -> None:
@@ -112,21 +96,24 @@ def test_a_token_file_is_enough_to_change_the_store() -> None:
             "conf/f.yaml:2: admin.quotas_token_file: must be the path of a file",
         ),
         (
-            "store: {directory: d, kafka: {topic: t}}\nprincipals: {admins: [a]}\n",
+            "store: {kafka: {topic: t}}\nprincipals: {admins: [a]}\n",
             "conf/f.yaml:2: store.kafka.bootstrap_servers: is missing; write brokers of the topic's cluster",
         ),
         (
-            "store: {directory: d, kafka: {bootstrap_servers: 'k:9', topic: '..'}}\nprincipals: {admins: [a]}\n",
+            "store: {kafka: {bootstrap_servers: 'k:9', topic: '..'}}\nprincipals: {admins: [a]}\n",
             "conf/f.yaml:2: store.kafka.topic: '..' is not the name of a topic",
         ),
         (
-            "store:\n  directory: d\n  kafka: {bootstrap_servers: 'k:9', sasl_mechanism: PLAIN}\n"
-            "principals: {admins: [a]}\n",
-            "conf/f.yaml:4: store.kafka.",
+            "store:\n  kafka: {bootstrap_servers: 'k:9', sasl_mechanism: PLAIN}\nprincipals: {admins: [a]}\n",
+            "conf/f.yaml:3: store.kafka.",
         ),
         (
-            f"{FROM_TOPIC}store: {{kafka: {{bootstrap_servers: 'k:9092'}}, directory: d}}\n",
+            f"{FROM_TOPIC}store: {{kafka: {{bootstrap_servers: 'k:9092'}}}}\n",
             "conf/f.yaml:3: store: cannot be given with quotas_from",
+        ),
+        (
+            "store: {directory: d, kafka: {bootstrap_servers: 'k:9'}}\nprincipals: {admins: [a]}\n",
+            "conf/f.yaml:2: store.directory: cannot be given with kafka",
         ),
         (
             "store: {directory: d, format: json}\nprincipals: {admins: [a]}\n",

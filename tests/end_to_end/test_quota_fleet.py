@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
@@ -43,9 +42,9 @@ def _last_in_force_at(proxy: Proxy) -> float:
     return max(datetime.fromisoformat(at).timestamp() for at, _, _ in came_into_force(proxy))
 
 
-def test_quota_set_at_one_proxy_holds_at_the_other_and_is_kept(mortal_kafka: Kafka, tmp_path: Path) -> None:
+def test_quota_set_at_one_proxy_holds_at_the_other_and_is_kept(mortal_kafka: Kafka) -> None:
     topic, store = create_topic(mortal_kafka), _store(mortal_kafka)
-    with fleet(mortal_kafka, store, tmp_path, 2) as (one, other):
+    with fleet(mortal_kafka, store, 2) as (one, other):
         with (
             Admin(one.port()) as at_one,
             Admin(other.port()) as at_other,
@@ -96,10 +95,10 @@ def _all_equal(proxies: Sequence[Proxy]) -> Quotas:
 
 
 @pytest.mark.long
-def test_kill_while_writing_loses_nothing_and_leaves_no_partial_change(mortal_kafka: Kafka, tmp_path: Path) -> None:
+def test_kill_while_writing_loses_nothing_and_leaves_no_partial_change(mortal_kafka: Kafka) -> None:
     """Each request sets two keys of two entities to one number."""
     store = _store(mortal_kafka)
-    with fleet(mortal_kafka, store, tmp_path, 2) as (killed, other):
+    with fleet(mortal_kafka, store, 2) as (killed, other):
         number = acknowledged = 0
 
         def alters() -> None:

@@ -63,7 +63,7 @@ def test_store_works_with_certificate_login_and_four_rights(tmp_path: Path) -> N
         rights = [_ADMIN.AclBinding(*_right(topic, right)) for right in _RIGHTS]
         for done in admin.create_acls(rights).values():
             done.result(timeout=30)
-        file = settings(kafka, topic, None, kafka.tls_endpoint("LOGIN").address)
+        file = settings(kafka, topic, kafka.tls_endpoint("LOGIN").address)
         file["store"]["kafka"] |= client
         with Proxy(file) as proxy:
             with Admin(proxy.port()) as who:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.quota_record import QuotaRecord, decode, encode
 from kafka_quota_proxy.proxy.rules import administration
 from kafka_quota_proxy.proxy.rules.topic.clients import (
@@ -21,7 +20,6 @@ from kafka_quota_proxy.proxy.rules.topic.clients import (
     TopicWriter,
 )
 from kafka_quota_proxy.proxy.rules.topic.record_table import TopicRecord
-from kafka_quota_proxy.proxy.rules.topic.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
 from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicState
 
@@ -133,20 +131,15 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
     """Return a topic that quota managers use from now on, in place of the topic of their configuration."""
     log = TopicLog()
 
-    def source_of(config: ProxyConfig) -> TopicSource:
-        path = config.store.path if config.store is not None else None
-        return stored_in(log, None if path is None else TopicCopy(path))
-
-    monkeypatch.setattr(administration, "source_of", source_of)
+    monkeypatch.setattr(administration, "source_of", lambda _: stored_in(log))
     return log
 
 
-def stored_in(log: TopicLog, copy: TopicCopy | None = None, writer: TopicWriter | None = None) -> TopicSource:
+def stored_in(log: TopicLog, writer: TopicWriter | None = None) -> TopicSource:
     """Return a store in a made-up topic. The writer may be another than the one that writes to the topic."""
     return TopicSource(
         NAME,
         TopicState(name=NAME),
         reader=lambda tell: LogReader(log, tell),
         writer=writer or LogWriter(log),
-        copy=copy,
     )

@@ -26,9 +26,6 @@ _OF_STORE: Final[tuple[Metric[TopicSource], ...]] = (
      lambda topic: topic.refused),
     ("entities", "Entities that the topic has quotas for.", lambda topic: topic.state.entities),
     ("offset", "The offset up to which this proxy has applied the records.", lambda topic: topic.offset),
-    ("disk_failures_total",
-     "Times that the copy of the topic could not be written to the store's directory.",
-     lambda topic: topic.copy.failures if topic.copy else 0),
 )  # fmt: skip
 
 _OF_BROKERS: Final[tuple[Metric[BrokerSource], ...]] = (

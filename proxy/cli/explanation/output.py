@@ -74,17 +74,10 @@ def _sharing(*, user: str = "", client_id: str = "", ip: str = "") -> str:
     return f"client-id {client_id}; shared by all users at a broker, except those with a rule of their own"
 
 
-def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
-    """Yield lines about rules in a topic or at the brokers, which ``explain`` does not read, and about how to see them.
-
-    ``known_last`` is the directory from which a local copy of the topic was read, or None if none was read.
-    """
+def rule_hints(config: ProxyConfig) -> Iterator[str]:
+    """Yield lines about rules in a topic or at the brokers, which ``explain`` does not read, and how to see them."""
     if config.store is not None and config.store.topic is not None:
-        known = (
-            "only the file was read; the topic may have rules for other entities"
-            if known_last is None
-            else f"its rules are shown as last known on this machine ({known_last}); they may have changed"
-        )
+        known = "only the file was read; the topic may have rules for other entities"
         yield ""
         yield f"store {config.store.topic}: {known}; to read the topic: kafka-quota-proxy quotas describe"
     if config.quotas_from is not None:

@@ -49,12 +49,12 @@ class DirectoryStore:
     async def start(self, apply: ApplyChanges) -> None:
         """Lock and read the directory, and apply the stored rules. ``RuleSource.start`` lists the errors."""
         self._apply = apply
-        read = await self._thread.run(self.database.open)
-        self.entities = len(read.rules)
-        await apply([Change(entity, rule) for entity, rule in read.rules.items()])
+        rules = await self._thread.run(self.database.open)
+        self.entities = len(rules)
+        await apply([Change(entity, rule) for entity, rule in rules.items()])
         self.has_read = True
         self.may_serve.set()
-        log.info("%d entities have quotas in %s", len(read.rules), self.name)
+        log.info("%d entities have quotas in %s", len(rules), self.name)
 
     async def changes(self) -> None:
         """Do nothing. No other program changes the directory."""

@@ -4,7 +4,7 @@
     quotas.db-wal    SQLite's log, with the changes that are not in quotas.db yet
     quotas.db-shm    SQLite's index of that log
     lock             a file that a running proxy keeps locked
-    *.damaged        damaged files, which are not used any more
+    *.damaged        logs of a database that was removed, which are not used any more
 
 A change is on the disk when ``write`` returns, because SQLite syncs its log before a transaction ends
 (synchronous=FULL). The commands ``check`` and ``explain`` can read the database while a proxy uses it.
@@ -17,7 +17,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafka_quota_proxy.proxy.rules.codec import (
     JsonFormError,
@@ -58,55 +58,20 @@ class UncertainWriteError(OSError):
     """Raised if changes of quotas could not be written, but may still appear in the database after a restart."""
 
 
-class StoredRules(NamedTuple):
-    """The quota rules that were read from a directory, and descriptions of those that could not be read.
-
-    The directory may contain a copy of the rules in a topic. Only such a copy is used if some of its rules cannot be
-    read. Otherwise an ``UnusableSourceError`` is raised instead.
-
-    Attributes:
-        rules: The rules that were read.
-        not_understood: A message for each rule that this version of the proxy does not understand.
-        damage: Why the rest of the file could not be read, or None if all was read.
-        is_written: Whether the database exists and contains exactly these rules. If not, it must be created.
-    """
-
-    rules: dict[Entity, StoredRule]
-    not_understood: tuple[str, ...] = ()
-    damage: str | None = None
-    is_written: bool = False
-
-    @property
-    def left_out(self) -> str | None:
-        """A message about the rules that this version of the proxy does not understand, or None if there are none."""
-        if not self.not_understood:
-            return None
-        first, *others = self.not_understood
-        more = f", and so {'is 1 other' if len(others) == 1 else f'are {len(others)} others'}" if others else ""
-        return f"{first}; only that rule is left out{more}"
-
-
-def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
-    """Read the stored quotas from a directory without changing any file. A running proxy may be using the directory.
-
-    If ``is_copy`` is true, the directory contains a copy of a topic's rules, and rules that cannot be read are skipped.
+def read_store(directory: Path) -> dict[Entity, StoredRule]:
+    """Return the stored quotas of a directory without changing any file. A running proxy may be using the directory.
 
     Raises:
         OSError: The files cannot be read.
-        UnusableSourceError: The files are damaged, or this version does not understand them, and ``is_copy`` is false.
+        UnusableSourceError: The files are damaged, or this version does not understand them.
     """
     path = directory / FILE
     if not path.exists():
-        return StoredRules({})
+        return {}
     # If there is no log, no process changes the database. As "immutable" SQLite then reads it without creating a log.
     mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
-    try:
-        with _errors_translated(path), closing(_connect(path, f"?{mode}")) as connection:
-            return _read(connection, path, is_copy=is_copy)
-    except UnusableSourceError as error:
-        if not is_copy:
-            raise
-        return StoredRules({}, damage=str(error))
+    with _errors_translated(path), closing(_connect(path, f"?{mode}")) as connection:
+        return _read(connection, path)
 
 
 class RuleDatabase:
@@ -114,23 +79,19 @@ class RuleDatabase:
 
     Call ``open`` first and ``close`` last, all in the same thread.
 
-    If ``is_copy`` is true, the database is a copy of a topic's rules, and damaged files of the copy are renamed and
-    replaced.
-
     Attributes:
         log_bytes: The size of SQLite's log, for metrics.
         damaged_files: The number of files that were found damaged, for metrics.
     """
 
-    def __init__(self, directory: Path, *, is_copy: bool = False) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._path = directory / FILE
-        self._is_copy = is_copy
         self._lock = -1
         self._connection: sqlite3.Connection | None = None
         self.log_bytes = self.damaged_files = 0
 
-    def open(self) -> StoredRules:
+    def open(self) -> dict[Entity, StoredRule]:
         """Lock the directory, create the database if there is none, and return all stored rules.
 
         Raises:
@@ -140,14 +101,14 @@ class RuleDatabase:
         _make(self._directory)
         taken = f"another process uses the quota store in {self._directory}; give each proxy its own directory"
         self._lock = lock_file(self._directory / "lock", taken=taken)
-        stored = read_store(self._directory, is_copy=self._is_copy)
-        if not stored.is_written:
+        rules = read_store(self._directory)
+        if not self._path.exists():
             # An old log must not stay, because SQLite would use it for the new database.
             self._set_aside(_files_of(self._path))
             with _errors_translated(self._path):
-                self._create(stored.rules)
+                self._create()
         self._measure()
-        return stored
+        return rules
 
     def write(self, changes: Iterable[Change]) -> None:
         """Write all of ``changes``, or none of them. After an error, ``write`` may be called again.
@@ -176,8 +137,8 @@ class RuleDatabase:
         if lock >= 0:
             os.close(lock)
 
-    def _create(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Create a database file with these rules.
+    def _create(self) -> None:
+        """Create a database file without rules.
 
         The file is written under another name, and gets its own once it is complete.
         """
@@ -188,7 +149,7 @@ class RuleDatabase:
         with closing(_connect(part)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(_TABLE)
-            _write(connection, rules)
+            _write(connection, {})
         part.rename(self._path)
         _sync(self._directory)
 
@@ -240,36 +201,24 @@ def _connect(path: Path, options: str = "?mode=rw") -> sqlite3.Connection:
     return connection
 
 
-def _read(connection: sqlite3.Connection, path: Path, *, is_copy: bool) -> StoredRules:
+def _read(connection: sqlite3.Connection, path: Path) -> dict[Entity, StoredRule]:
     ((version,),) = connection.execute("PRAGMA user_version")
     if version != VERSION:
         raise UnusableSourceError(f"{path} has version {version}; this program knows {VERSION}; {_THEN}")
-    rules: dict[Entity, StoredRule] = {}
-    not_understood: list[str] = []
-    try:
-        for entity, rule in _rows(connection):
-            try:
-                key = decode_entity(entity)
-                rules[key] = decode_rule(key, rule)
-            except JsonFormError as error:
-                not_understood.append(f"{path}, {entity.decode(errors='backslashreplace')}: {error}")
-    except sqlite3.DatabaseError as error:
-        if not is_copy or _primary_code(error) not in _DAMAGE:
-            raise
-        return StoredRules(rules, tuple(not_understood), f"{path} is damaged: {error}")
-    if not_understood and not is_copy:
-        raise UnusableSourceError(f"{not_understood[0]}; {_THEN}")
-    return StoredRules(rules, tuple(not_understood), is_written=not not_understood)
-
-
-def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
-    yield from connection.execute("SELECT entity, rule FROM rules ORDER BY number")
-    # Checked after the rows, so that the rows before the damage of a copy are returned first.
     ((found,),) = connection.execute("PRAGMA quick_check(1)")
     if found != b"ok":
         error = sqlite3.DatabaseError(found.decode(errors="replace").rpartition("\n")[2])
         error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise error
+    rules: dict[Entity, StoredRule] = {}
+    for entity, rule in connection.execute("SELECT entity, rule FROM rules ORDER BY number"):
+        try:
+            key = decode_entity(entity)
+            rules[key] = decode_rule(key, rule)
+        except JsonFormError as error:
+            shown = entity.decode(errors="backslashreplace")
+            raise UnusableSourceError(f"{path}, {shown}: {error}; {_THEN}") from None
+    return rules
 
 
 def _write(connection: sqlite3.Connection, rules: Mapping[Entity, StoredRule | None]) -> None:

@@ -7,5 +7,4 @@ clients         what reads the topic in a thread, and what writes to it
 topic_reader    reads the topic
 topic_writer    writes to the topic
 record_batches  decodes the records of a Fetch response (``config.quota_record`` describes their format)
-topic_copy      keeps a copy of the rules in a directory of this proxy
 """

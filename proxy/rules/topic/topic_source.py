@@ -28,10 +28,9 @@ from kafka_quota_proxy.proxy.rules.topic.clients import (
     RecordsRead,
     TopicWriter,
 )
-from kafka_quota_proxy.proxy.rules.topic.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicState, settings_of
 from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
-from kafka_quota_proxy.proxy.runtime.isolation import kept_up, report
+from kafka_quota_proxy.proxy.runtime.isolation import report
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +48,6 @@ class TopicSource:
 
     Attributes:
         name: The bootstrap servers and the topic, as ``kafka://SERVERS/TOPIC``.
-        copy: The local copy of the topic's rules, or None if none is kept.
         state: The rules that follow from the records that were read from the topic so far.
         is_connected: Whether the topic has been read to its end since the last failure to read it.
         offset: The offset up to which records have been applied: the offset of the last of them plus 1.
@@ -64,7 +62,6 @@ class TopicSource:
         *,
         reader: Callable[[EventHandler], ReaderThread],
         writer: TopicWriter | None = None,
-        copy: TopicCopy | None = None,
     ) -> None:
         self.name = name
         self.state = state
@@ -72,7 +69,6 @@ class TopicSource:
         self.has_read = self.is_connected = False
         self.may_serve = asyncio.Event()
         self.failures = self.refused = self.offset = 0
-        self.copy = copy
         self._bridge = ReaderBridge(reader, self._on_event)
         self._writer = writer
         self.writer = None if writer is None else self  # what stores the changes of administrators
@@ -95,38 +91,30 @@ class TopicSource:
         return {**status, **reason, "entities": self.state.entities, "offset": self.offset}
 
     async def start(self, apply: ApplyChanges) -> None:
-        """Apply the rules of the local copy, and begin to read the topic."""
+        """Begin to read the topic."""
         self._apply = apply
-        if self.copy is not None:
-            self.state.restore(await self.copy.open())
-            await self._apply_changes(is_copied=True)
         self._bridge.start()
 
     async def changes(self) -> None:
-        """Write changes to the local copy, and check the configuration of the topic, until cancelled.
+        """Check the configuration of the topic, until cancelled.
 
         The reader's thread applies what it reads by itself. The configuration is checked after the topic has been read
         for the first time, and after it has been read again because of a failure.
         """
-        async with asyncio.TaskGroup() as tasks:
-            if self.copy is not None:
-                tasks.create_task(kept_up(self.copy.run))
-            while True:
-                await self._must_check.wait()
-                self._must_check.clear()
-                try:
-                    await self._check_configuration()
-                except Exception as error:  # noqa: BLE001 - only a warning is lost
-                    report(error, "store %s: its configuration could not be read", self.name)
-                await asyncio.sleep(_CHECK_S)
+        while True:
+            await self._must_check.wait()
+            self._must_check.clear()
+            try:
+                await self._check_configuration()
+            except Exception as error:  # noqa: BLE001 - only a warning is lost
+                report(error, "store %s: its configuration could not be read", self.name)
+            await asyncio.sleep(_CHECK_S)
 
     async def stop(self) -> None:
-        """Stop the reader, close the writer's connection, then write remaining changes to the copy and close it."""
+        """Stop the reader, and close the writer's connection."""
         await self._bridge.stop()
         if self._writer is not None:
             await self._writer.close()
-        if self.copy is not None:
-            await self.copy.close()
 
     # -- writing --
 
@@ -276,17 +264,14 @@ class TopicSource:
             self._succeed()
         self._has_moved.set()
 
-    async def _apply_changes(self, *, is_copied: bool = False) -> None:
-        """Apply changed rules. Those of other proxies are logged. If ``is_copied``, they come from the local copy."""
+    async def _apply_changes(self) -> None:
+        """Apply changed rules, and log them."""
         self._log_notices()
         while self.state.is_unsettled:
             found = self.state.changes(_AT_ONCE)
             self._log_notices()
             if found:
-                changes = [one.change for one in found]
-                if self.copy is not None and not is_copied:
-                    self.copy.put(changes)
-                await self._apply(changes)
+                await self._apply([one.change for one in found])
             for (entity, rule), offset in found if self.writer and self.is_connected else ():
                 log.info("%s@%d sets the quotas of %s: %s", self.name, offset, entity, log_words(rule))
             # Let other tasks run even if nothing changed, as when a topic is read again.

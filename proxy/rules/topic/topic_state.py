@@ -95,18 +95,6 @@ class TopicState:
 
     # -- input --
 
-    def restore(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Begin with ``rules``, which were read from the local copy of the topic's rules.
-
-        These rules apply until the topic has been read to its end.
-        """
-        for entity, rule in rules.items():
-            for setting in _settings(entity, None, rule):
-                terms = rule.terms if setting.key == TERMS and setting.value else None
-                self._now.put(entity, *_key_and_value(setting, terms), -1)
-            self._touched[entity] = None
-        self._has_begun = True
-
     def begin(self) -> None:
         """Prepare to take all records of the topic, beginning with the first."""
         # The first time there may be no earlier rules that have to stay in force until the end is reached.

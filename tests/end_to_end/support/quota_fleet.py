@@ -7,7 +7,6 @@ import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any, Final, Self
 from urllib.error import HTTPError
 
@@ -78,7 +77,7 @@ class Admin:
         return data
 
 
-def settings(kafka: Kafka, topic: str, directory: Path | None, servers: str | None = None) -> dict[str, Any]:
+def settings(kafka: Kafka, topic: str, servers: str | None = None) -> dict[str, Any]:
     """Return the configuration of a proxy of the fleet. ``servers`` are the brokers that have the topic."""
     store = {"kafka": {"bootstrap_servers": servers or kafka.bootstrap_servers, "topic": topic}}
     return {
@@ -86,15 +85,15 @@ def settings(kafka: Kafka, topic: str, directory: Path | None, servers: str | No
             {"name": "PROXIED", "bind": f"127.0.0.1:{free_port()}", "upstream": kafka.listener().address},
         ],
         "principals": {"admins": ["ANONYMOUS"]},
-        "store": store if directory is None else {**store, "directory": str(directory)},
+        "store": store,
     }
 
 
 @contextmanager
-def fleet(kafka: Kafka, topic: str, directory: Path, count: int) -> Iterator[list[Proxy]]:
+def fleet(kafka: Kafka, topic: str, count: int) -> Iterator[list[Proxy]]:
     """Run ``count`` proxies with one quota topic."""
     with ExitStack() as stack:
-        yield [stack.enter_context(Proxy(settings(kafka, topic, directory / f"p{number}"))) for number in range(count)]
+        yield [stack.enter_context(Proxy(settings(kafka, topic))) for _ in range(count)]
 
 
 def detail(proxy: Proxy) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.rules.model import Change, StoredRule
 from kafka_quota_proxy.proxy.rules.model import Entity as StoredEntity
-from tests.support.stores import damage_header, keep_strange, set_version, write_rules
+from tests.support.stores import damage_header, set_version, write_rules
 
 CONFIG = """\
 listeners:
@@ -329,39 +329,13 @@ def test_rules_of_the_store_are_explained_with_those_of_the_file(
     assert "is damaged" in capsys.readouterr().err
 
 
-def test_last_known_rules_of_a_topic_are_marked_as_such_and_read_leniently(
-    path: Path, capsys: pytest.CaptureFixture[str], explained: Explained
-) -> None:
-    topic = "kafka: {bootstrap_servers: 'k1:9092', topic: store}"
-    path.write_text(f"{LISTENER}{ADMINS}store: {{directory: quotas.d, {topic}}}\n")
+def test_rules_of_a_topic_are_not_read(path: Path, explained: Explained) -> None:
+    path.write_text(f"{LISTENER}{ADMINS}store: {{kafka: {{bootstrap_servers: 'k1:9092', topic: store}}}}\n")
     assert explained(path, "--user", "alice").endswith(
         "\nstore kafka://k1:9092/store: only the file was read; the topic may have rules for other entities; "
         "to read the topic: kafka-quota-proxy quotas describe\n"
     )
-    assert json.loads(explained(path, "--json"))["store"] == {"topic": "kafka://k1:9092/store", "known_last": None}
-    known_last = path.parent / "quotas.d" / "store"
-    known_last.mkdir(parents=True)
-    stored(known_last)
-
-    said = explained(path, "--user", "alice")
-    result = json.loads(explained(path, "--user", "alice", "--json"))
-
-    assert (
-        "producer_byte_rate: 1000 bytes (1 kB) per second\n  rule         user alice (kafka://k1:9092/store)\n" in said
-    )
-    assert said.endswith(
-        "\nstore kafka://k1:9092/store: its rules are shown as last known on this machine "
-        f"({known_last}); they may have changed; to read the topic: kafka-quota-proxy quotas describe\n"
-    )
-    assert result["producer_byte_rate"]["limit"] == 1_000
-    assert result["store"] == {"topic": "kafka://k1:9092/store", "known_last": str(known_last)}
-
-    database = keep_strange(known_last, StoredEntity("alice"))
-    assert main(["explain", str(path), "--user", "alice"]) == 0
-    assert capsys.readouterr().err.startswith(f"kafka-quota-proxy explain: {database}, ")
-    set_version(known_last, 2)
-    assert main(["explain", str(path), "--user", "alice"]) == 0
-    assert f"{database} has version 2; this program knows 1" in capsys.readouterr().err
+    assert json.loads(explained(path, "--json"))["store"] == {"topic": "kafka://k1:9092/store"}
 
 
 TIMED = """\

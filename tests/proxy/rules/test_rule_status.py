@@ -101,12 +101,10 @@ async def test_directory_makes_a_directory_store(tmp_path: Path) -> None:
     await one.stop()
 
 
-def test_topic_makes_a_store_with_or_without_a_copy() -> None:
-    for directory in (None, "d"):
-        one = source_of(config(Store(directory=directory, topic=TOPIC)))
-        assert isinstance(one, TopicSource)
-        assert (one.name, one.writer) == ("kafka://k:9092/t", one)
-        assert (one.copy is None) == (directory is None)
+def test_topic_makes_a_store() -> None:
+    one = source_of(config(Store(topic=TOPIC)))
+    assert isinstance(one, TopicSource)
+    assert (one.name, one.writer) == ("kafka://k:9092/t", one)
 
 
 def test_followed_sources_are_not_written() -> None:

@@ -187,5 +187,4 @@ def test_a_topic_that_is_the_store_shows_its_records_and_offset() -> None:
         "connected": 1.0,
         "entities": 1.0,
         "offset": 3.0,
-        "disk_failures_total": 0.0,
     }

@@ -19,7 +19,6 @@ from kafka_quota_proxy.proxy.rules.source import UnusableSourceError
 from kafka_quota_proxy.proxy.rules.sqlite import rule_database as module
 from kafka_quota_proxy.proxy.rules.sqlite.rule_database import (
     RuleDatabase,
-    StoredRules,
     UncertainWriteError,
     read_store,
 )
@@ -56,8 +55,8 @@ def rules_after(count: int) -> Rules:
 
 
 @contextmanager
-def opened(path: Path, *, is_copy: bool = False) -> Iterator[tuple[RuleDatabase, StoredRules]]:
-    database = RuleDatabase(path, is_copy=is_copy)
+def opened(path: Path) -> Iterator[tuple[RuleDatabase, Rules]]:
+    database = RuleDatabase(path)
     try:
         yield database, database.open()
     finally:
@@ -75,10 +74,10 @@ def names(path: Path) -> list[str]:
 def test_rules_keep_the_order_in_which_their_entities_were_first_set(tmp_path: Path) -> None:
     zoe = Entity("zoe")
     write_rules(tmp_path, [Change(zoe, RULE), Change(BOB, RULE)], [Change(ALICE, RULE)], [Change(zoe, RULE)])
-    assert list(read_store(tmp_path).rules) == [zoe, BOB, ALICE]
+    assert list(read_store(tmp_path)) == [zoe, BOB, ALICE]
 
     write_rules(tmp_path, [Change(zoe, None)], [Change(zoe, RULE)])
-    assert list(read_store(tmp_path).rules) == [BOB, ALICE, zoe]
+    assert list(read_store(tmp_path)) == [BOB, ALICE, zoe]
 
 
 def test_each_change_is_synced_before_it_is_acknowledged(tmp_path: Path) -> None:
@@ -130,7 +129,7 @@ def test_store_of_a_running_proxy_can_be_read_and_is_not_held_up(tmp_path: Path)
     with opened(tmp_path) as (database, _):
         for count in range(1, 20):
             database.write(CHANGES[count - 1])
-            assert read_store(tmp_path).rules == rules_after(count)
+            assert read_store(tmp_path) == rules_after(count)
         reader = module._connect(tmp_path / DATABASE, "?mode=ro")
         rows = reader.execute("SELECT entity FROM rules")
         next(rows)
@@ -157,7 +156,7 @@ def test_write_while_another_program_writes_is_refused_and_succeeds_later(
         other.execute("COMMIT")
         other.close()
         database.write(CHANGES[0])
-    assert read_store(tmp_path).rules == rules_after(1)
+    assert read_store(tmp_path) == rules_after(1)
 
 
 # -- databases that cannot be read
@@ -242,52 +241,9 @@ def test_log_without_its_database_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / f"{DATABASE}-wal").write_bytes(log)
 
     with opened(tmp_path) as (_, stored):
-        assert stored.rules == {}
-    assert read_store(tmp_path).rules == {}
+        assert stored == {}
+    assert read_store(tmp_path) == {}
     assert (tmp_path / f"{DATABASE}-wal.damaged").read_bytes() == log
-
-
-# -- copies
-
-
-def test_damaged_copy_is_set_aside_and_read_up_to_the_damage(tmp_path: Path) -> None:
-    everyone = [Entity(f"user-{number:04}") for number in range(1_000)]
-    keep(tmp_path, *everyone)
-    damage(tmp_path)
-    damaged = (tmp_path / DATABASE).read_bytes()
-
-    with opened(tmp_path, is_copy=True) as (_, stored):
-        assert 0 < len(stored.rules) < 1_000
-        assert stored.rules == dict.fromkeys(everyone[: len(stored.rules)], RULE)
-        assert stored.damage is not None
-        assert stored.damage.startswith(f"{tmp_path}/{DATABASE} is damaged: ")
-    assert (tmp_path / f"{DATABASE}.damaged").read_bytes() == damaged
-    assert read_store(tmp_path).rules == stored.rules
-
-
-@pytest.mark.parametrize("harm", [_empty, _no_database, _other_version])
-def test_unreadable_copy_is_set_aside(tmp_path: Path, harm: Callable[[Path], None]) -> None:
-    for turn in ("", ".1"):
-        keep(tmp_path, ALICE)
-        harm(tmp_path)
-
-        with opened(tmp_path, is_copy=True) as (_, stored):
-            assert (stored.rules, stored.damage is None) == ({}, False)
-        assert (tmp_path / f"{DATABASE}.damaged{turn}").exists()
-    with opened(tmp_path, is_copy=True) as (_, stored):
-        assert (stored.rules, stored.damage) == ({}, None)
-
-
-def test_copy_keeps_the_rules_that_are_understood(tmp_path: Path) -> None:
-    keep_strange(tmp_path, ALICE, BOB, count=3)
-
-    assert read_store(tmp_path, is_copy=True).rules == {ALICE: RULE, BOB: RULE}
-    with opened(tmp_path, is_copy=True) as (_, stored):
-        assert (stored.rules, len(stored.not_understood), stored.damage) == ({ALICE: RULE, BOB: RULE}, 3, None)
-        assert stored.left_out is not None
-        assert stored.left_out.endswith("; only that rule is left out, and so are 2 others")
-    # The other three rules are removed, so that no older version of them returns.
-    assert read_store(tmp_path).rules == {ALICE: RULE, BOB: RULE}
 
 
 # -- failures and crashes
@@ -381,7 +337,7 @@ def play(path: Path) -> int:
     """Open a store and write changes. Return how many were acknowledged. A failed change is tried twice."""
     acknowledged = 0
     with suppress(OSError, UnusableSourceError, CrashError), opened(path) as (database, stored):
-        acknowledged = next(count for count in range(ALL + 1) if rules_after(count) == stored.rules)
+        acknowledged = next(count for count in range(ALL + 1) if rules_after(count) == stored)
         for number in range(acknowledged, ALL):
             for _ in range(2):
                 with suppress(OSError):
@@ -426,7 +382,7 @@ def test_acknowledged_changes_are_there_when_the_disk_fails_for_good_or_the_proc
             acknowledged = play(path)
 
         with opened(path) as (_, stored):
-            assert stored.rules == rules_after(acknowledged), failed
+            assert stored == rules_after(acknowledged), failed
         assert play(path) == ALL, failed
 
 
@@ -442,7 +398,7 @@ def test_change_that_a_full_disk_refuses_is_not_there(tmp_path: Path) -> None:
         database.write(CHANGES[1])
         database._connection.execute("PRAGMA max_page_count = 1000000")
         database.write(many)
-    assert read_store(tmp_path).rules == {**rules_after(2), **dict(many)}
+    assert read_store(tmp_path) == {**rules_after(2), **dict(many)}
 
 
 def test_acknowledged_changes_are_there_wherever_a_write_is_cut(memory_path: Path) -> None:
@@ -460,10 +416,10 @@ def test_acknowledged_changes_are_there_wherever_a_write_is_cut(memory_path: Pat
             shutil.copytree(path, crashed)
             database.write(CHANGES[acknowledged])
 
-        assert read_store(crashed).rules == rules_after(acknowledged), more_bytes
+        assert read_store(crashed) == rules_after(acknowledged), more_bytes
         with opened(crashed) as (_, stored):
-            assert stored.rules == rules_after(acknowledged), more_bytes
-        assert read_store(path).rules == rules_after(acknowledged + 1), more_bytes
+            assert stored == rules_after(acknowledged), more_bytes
+        assert read_store(path) == rules_after(acknowledged + 1), more_bytes
 
 
 def test_log_that_lost_its_end_has_only_whole_changes(tmp_path: Path) -> None:
@@ -478,8 +434,8 @@ def test_log_that_lost_its_end_has_only_whole_changes(tmp_path: Path) -> None:
             shutil.copy(store / DATABASE, crashed)
             (crashed / f"{DATABASE}-wal").write_bytes(log[:size])
             with opened(crashed) as (_, stored):
-                assert stored.rules in [rules_after(count) for count in range(6)], size
-        assert stored.rules != {}
+                assert stored in [rules_after(count) for count in range(6)], size
+        assert stored != {}
 
 
 _WRITES: Final = """
@@ -513,9 +469,9 @@ def test_killed_process_leaves_each_acknowledged_change_and_no_half_one_and_no_l
         assert process.stdin
         process.stdin.close()
 
-        looked_at = read_store(tmp_path).rules
+        looked_at = read_store(tmp_path)
         with opened(tmp_path) as (_, stored):
-            assert stored.rules == looked_at
-            count = next(count for count in (acknowledged, acknowledged + 1) if rules_after(count) == stored.rules)
+            assert stored == looked_at
+            count = next(count for count in (acknowledged, acknowledged + 1) if rules_after(count) == stored)
         assert count > known
         known = count

@@ -5,7 +5,6 @@ import threading
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,6 @@ from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.proxy.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.source import NotKeptError
-from kafka_quota_proxy.proxy.rules.sqlite.rule_database import read_store
 from kafka_quota_proxy.proxy.rules.topic import topic_source as topic_module
 from kafka_quota_proxy.proxy.rules.topic import topic_state as topic_state
 from kafka_quota_proxy.proxy.rules.topic.clients import (
@@ -28,7 +26,6 @@ from kafka_quota_proxy.proxy.rules.topic.clients import (
     RecordsRead,
 )
 from kafka_quota_proxy.proxy.rules.topic.record_table import TopicRecord
-from kafka_quota_proxy.proxy.rules.topic.topic_copy import TopicCopy
 from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
 from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicChange, TopicState
 from tests.support.playbook import Playbook
@@ -47,12 +44,12 @@ def rule(**limits: float) -> StoredRule:
 class Bed:
     """A ``TopicSource``, and the changes that it has applied."""
 
-    def __init__(self, log: TopicLog, directory: Path | None = None) -> None:
+    def __init__(self, log: TopicLog) -> None:
         self.stored: dict[Entity, StoredRule] = {}
         self.held: list[list[Entity]] = []
         self.fails = 0
         self.writer = LogWriter(log)
-        self.store = stored_in(log, None if directory is None else TopicCopy(str(directory)), self.writer)
+        self.store = stored_in(log, self.writer)
 
     async def hold(self, changes: Sequence[Change]) -> None:
         await asyncio.sleep(0)
@@ -74,8 +71,8 @@ class Bed:
 
 
 @asynccontextmanager
-async def bed(log: TopicLog, directory: Path | None = None) -> AsyncIterator[Bed]:
-    one = Bed(log, directory)
+async def bed(log: TopicLog) -> AsyncIterator[Bed]:
+    one = Bed(log)
     await one.store.start(one.hold)
     running = asyncio.ensure_future(one.store.changes())
     try:
@@ -260,27 +257,6 @@ async def test_unreachable_topic_keeps_its_rules_and_refuses_changes() -> None:
         await eventually(lambda: one.store.is_connected)
         await one.set(ALICE, {C: 8.0})
         assert one.stored == {ALICE: rule(**{C: 8.0})}
-
-
-@on_uvloop
-async def test_copy_is_used_if_the_topic_is_unreachable_at_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    log = TopicLog()
-    async with bed(log, tmp_path) as one:
-        await one.set(ALICE, {P: 5.0})
-        await one.set(Entity(user="bob"), {P: 5.0})
-        await one.set(Entity(user="bob"), {})
-    log.is_away = True
-
-    async with bed(log, tmp_path) as one:
-        assert one.stored == {ALICE: rule(**{P: 5.0})}
-        assert not one.store.has_read
-        log.write(Setting(user="carol", key=P, value=1.0), Setting(user="alice", key=P))
-        log.is_away = False
-        await eventually(lambda: one.store.is_connected)
-        assert one.stored == {Entity(user="carol"): rule(**{P: 1.0})}
-    assert read_store(tmp_path).rules == one.stored
 
 
 @on_uvloop
@@ -490,13 +466,3 @@ async def test_error_in_the_configuration_check_does_not_stop_the_store(caplog: 
 
 async def fails() -> None:
     raise ValueError("a fault")
-
-
-@on_uvloop
-async def test_two_proxies_do_not_share_a_directory(tmp_path: Path) -> None:
-    log = TopicLog()
-    async with bed(log, tmp_path):
-        other = Bed(log, tmp_path)
-        with pytest.raises(OSError, match="another process uses the quota store"):
-            await other.store.start(other.hold)
-        await other.store.stop()

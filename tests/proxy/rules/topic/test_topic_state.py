@@ -110,17 +110,6 @@ def test_published_rule_replaces_the_settings_and_has_its_offset_as_source() -> 
     assert reader.state.places == {}
 
 
-def test_copy_holds_until_the_topic_is_read() -> None:
-    reader = Reader()
-    reader.state.restore({ALICE: rule(**{P: 1.0, C: 2.0}), Entity("bob"): rule(**{P: 3.0})})
-    assert len(reader.settles()) == 2
-
-    reader.starts(setting(P, 9.0), garbage(b'{"user":"alice","key":"consumer_byte_rate"}'))
-
-    # The key whose record was not understood keeps its last value.
-    assert reader.settles() == [Change(ALICE, rule(**{P: 9.0, C: 2.0})), Change(Entity("bob"), None)]
-
-
 def test_recreated_topic_is_warned_of() -> None:
     reader = Reader().starts(setting(P, 1.0), setting(P, 2.0))
     reader.settles()
@@ -310,10 +299,6 @@ def test_terms_are_a_record_of_their_own_and_go_with_the_rule() -> None:
     reader = Reader().starts(setting(P, 5.0), *written)
     reader.settles()
     assert reader.told == {ALICE: after}
-    again = Reader()
-    again.state.restore(reader.told)
-    again.settles()
-    assert again.told == reader.told
 
     gone = settings_of([Change(ALICE, None)], {ALICE: after})
     assert [one.key for one in gone] == [P, TERMS]
