@@ -143,12 +143,6 @@ def skip_bytes(data: Buffer, offset: int) -> int:
     return skip(data, offset, max(length, 0))
 
 
-def skip_compact_bytes(data: Buffer, offset: int) -> int:
-    """Step over a field of compact bytes, which may be null, and return the offset of the next field."""
-    length, offset = read_uvarint(data, offset)
-    return skip(data, offset, max(length - 1, 0))
-
-
 def read_array_count(data: Buffer, offset: int) -> tuple[int, int]:
     """Read the number of elements of an array. It is 0 for a null array."""
     count, offset = read_int32(data, offset)

@@ -107,7 +107,6 @@ _REFUSALS: Final[dict[int, Callable[[bytes, RequestHead, int], bytes | None]]] =
     ApiKey.CREATE_PARTITIONS: _refuse_mutation,
     ApiKey.DELETE_TOPICS: _refuse_mutation,
 }
-REFUSABLE_APIS: Final = frozenset(map(int, _REFUSALS))
 
 
 def is_refusable(api_key: int, api_version: int, *, acks: int) -> bool:

@@ -145,7 +145,7 @@ class QuotasApi:
 
     def _change(self, changes: RequestedChanges, environ: WSGIEnvironment) -> QuotasAltered:
         address = str(environ.get("REMOTE_ADDR", ""))
-        origin = Origin(f"token@{address}", None, address, ADMIN, sees_hidden=True)
+        origin = Origin(f"token@{address}", None, address, ADMIN)
         submitted = self._submit(changes, origin)
         try:
             future = asyncio.run_coroutine_threadsafe(submitted, self._loop)

@@ -216,14 +216,6 @@ class ConnectionQuotas:
         """Return the limit of an address in connections per second, or ``UNLIMITED_RATE`` if it has no limit."""
         return self.limits.of(canonical(host))
 
-    def rate_of(self, host: str, *, now_ms: int) -> float:
-        """Return how many connections per second an address creates, or 0 if no rate is measured for the address.
-
-        Changes nothing.
-        """
-        source = self._addresses.get(Tags("", canonical(host)))
-        return 0.0 if source is None else source.rate.peek(now_ms=now_ms)
-
     def expire_slices(self, *, now_ms: int) -> Iterator[None]:
         """Drop the measured rates of the IP addresses that created no connection for an hour, in slices.
 

@@ -6,7 +6,7 @@ outside the event loop, in a thread.
 
 import asyncio
 import logging
-from collections import ChainMap, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -319,12 +319,9 @@ class QuotaManager:
             sources=rules.fixed,
             now_ms=self._wall_ms(),
             terms=task.terms,
-            hidden=partial(rules.hidden, sees_both=task.origin.sees_hidden),
         )
-        # If a rule of the configuration file hides a stored rule, the request changes the stored rule.
         stored = {entity: rules.stored[entity] for entity, _ in decision.changes if entity in rules.stored}
-        before = ChainMap(stored, cast("dict[Entity, StoredRule]", rules.rules))
-        found = outcomes(request.alterations, decision.results, decision.changes, before, task.terms)
+        found = outcomes(request.alterations, decision.results, decision.changes, rules.rules, task.terms)
         return decision.changes, stored, QuotasAltered(decision.results, found)
 
     async def _refuse(self, task: _Task, error_code: int, message: str) -> QuotasAltered:

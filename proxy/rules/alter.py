@@ -4,7 +4,7 @@ Source: ``ClientQuotaControlManager``, ``AlterClientQuotasRequest`` and ``Quorum
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -50,18 +50,6 @@ class Decision(NamedTuple):
     changes: tuple[Change, ...]
 
 
-class HiddenRule(NamedTuple):
-    """A stored rule that is not in force, because a rule from another source hides it. Clients may still remove it.
-
-    Attributes:
-        keys: The keys of the stored rule's limits.
-        shown: The keys for which the client sees a limit of the other source. The client may not remove these keys.
-    """
-
-    keys: Collection[str]
-    shown: Collection[str]
-
-
 class _RefusalError(Exception):
     def __init__(self, message: str, error_code: int = INVALID_REQUEST) -> None:
         super().__init__(message)
@@ -75,7 +63,6 @@ def decide(
     sources: Mapping[Entity, str],
     now_ms: int,
     terms: Mapping[Entity, TermsChange] | None = None,
-    hidden: Callable[[Entity], HiddenRule | None] = lambda _: None,
 ) -> Decision:
     """Decide which changes of an AlterClientQuotas request to make, by the rules of Kafka's controller.
 
@@ -86,12 +73,11 @@ def decide(
         rules: The stored rules.
         request: The request. If it has ``validate_only``, the decision contains results but no changes.
         sources: The entities with rules from another source, and the place of each rule (FILE:LINE). The stored rules
-            of these entities cannot be changed, except that a ``hidden`` rule can be removed.
+            of these entities cannot be changed.
         now_ms: The Unix time.
         terms: The requested changes of terms, by entity. Kafka's API has no terms.
-        hidden: Returns the stored rule of an entity in ``sources``, or None if there is none that may be removed.
     """
-    entities = _Entities(rules, sources, now_ms, terms or {}, hidden)
+    entities = _Entities(rules, sources, now_ms, terms or {})
     results: dict[frozenset[tuple[str, str | None]], Altered] = {}
     changes: list[Change] = []
     for alteration in request.alterations:
@@ -126,7 +112,6 @@ class _Entities(NamedTuple):
     sources: Mapping[Entity, str]
     now_ms: int
     terms: Mapping[Entity, TermsChange]
-    hidden: Callable[[Entity], HiddenRule | None]
 
     def change(self, names: Mapping[str, str | None], ops: Sequence[Op]) -> Iterable[Change]:
         """Return the change of one entity, or an empty tuple if its rule stays the same."""
@@ -140,7 +125,7 @@ class _Entities(NamedTuple):
             return ()
         source = self.sources.get(entity)
         if source is not None:
-            _check_removal(entity, source, values, self.hidden(entity), entity in self.terms)
+            raise _RefusalError(f"The quotas of {entity} are set in {source}; change them there", POLICY_VIOLATION)
         terms_change = self.terms.get(entity, _NO_CHANGE)
         changed = _with_limits(rule, limits)
         if changed is not None and _resets_terms(changed, values, terms_change, self.now_ms):
@@ -178,21 +163,6 @@ def _checked(names: Mapping[str, str | None]) -> Entity:
         except UnicodeEncodeError:
             raise _RefusalError(f"The name of {entity_type} is not UTF-8") from None
     return entity_of(names)
-
-
-def _check_removal(
-    entity: Entity, source: str, ops: Mapping[str, float | None], hidden: HiddenRule | None, has_terms: bool
-) -> None:
-    """Refuse to change an entity that has a rule from another source, unless this only removes a hidden rule."""
-    text = f"The quotas of {entity} are set in {source}; change them there"
-    if hidden is None:
-        raise _RefusalError(text, POLICY_VIOLATION)
-    removes = not has_terms and all(value is None for value in ops.values()) and any(key in ops for key in hidden.keys)
-    if not removes or any(key in ops for key in hidden.shown):
-        more = (
-            "Quotas of it that are in the store do not apply at this proxy; kafka-quota-proxy quotas delete removes it"
-        )
-        raise _RefusalError(f"{text}. {more}", POLICY_VIOLATION)
 
 
 # -- the limits and terms of an entity

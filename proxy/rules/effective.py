@@ -17,7 +17,6 @@ from kafka_quota_proxy.proxy.quota.rule_changes import Ip, QuotaChanges
 from kafka_quota_proxy.proxy.quota.rule_phrases import upcoming_changes, why_inactive
 from kafka_quota_proxy.proxy.quota.rule_schedule import RuleSchedule
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of
-from kafka_quota_proxy.proxy.rules.alter import HiddenRule
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 
 _TERMS: Final = tuple(field.name for field in fields(Terms))
@@ -137,18 +136,6 @@ class EffectiveRules:
             shadowed_by = sources.get(entity)
             can_change = self.is_writable and shadowed_by is None and entity not in places
             yield ListedRule(entity, rule, places.get(entity, self.name), can_change, shadowed_by)
-
-    def hidden(self, entity: Entity, *, sees_both: bool) -> HiddenRule | None:
-        """Return the stored rule of an entity if a rule of the file hides it, otherwise None.
-
-        ``sees_both`` is True for a client of the admin port, which can see both rules. It is False for a client of
-        Kafka's API, which can see only the rule of the file.
-        """
-        rule = self.stored.get(entity)
-        if rule is None or entity not in self.sources or entity in self.places:
-            return None
-        shown = self._stored_form.get(entity)
-        return HiddenRule(rule.limits.keys(), () if sees_both or shown is None else shown.limits.keys())
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:

@@ -25,15 +25,12 @@ class Origin(NamedTuple):
     Attributes:
         principal: The user, or ``token@ADDRESS`` for a client of the admin port that has a token.
         listener: The name of the listener to which the client is connected, or ``ADMIN`` for the admin port.
-        sees_hidden: Whether the client can see stored rules that have no effect because the configuration file has a
-            rule for the same entity. This is true for clients of the admin port.
     """
 
     principal: str
     client_id: str | None = None
     address: str = ""
     listener: str = ""
-    sees_hidden: bool = False
 
 
 class Outcome(NamedTuple):

@@ -11,7 +11,7 @@ from kafka_quota_proxy.protocol.api import (
     is_flexible,
     response_header_version,
 )
-from kafka_quota_proxy.protocol.refusal_responses import REFUSABLE_APIS
+from kafka_quota_proxy.protocol.refusal_responses import is_refusable
 from kafka_quota_proxy.protocol.throttle_time import has_throttle_time, is_in_front
 from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED
 from kafka_quota_proxy.proxy.session.handlers.table import HANDLERS
@@ -27,7 +27,8 @@ def header_version(schema: type) -> int:
 
 # The APIs of which the proxy reads messages beyond their heads, changes them, or answers requests itself.
 AFTER_FIELDS = {key for key in ApiKey if has_throttle_time(key, key.highest_version) and not is_in_front(key)}
-READ = sorted({*HANDLERS, *ADDRESSED, *REFUSABLE_APIS, *AFTER_FIELDS})
+REFUSABLE = {key for key in ApiKey if is_refusable(key, HIGHEST_VERSION[key], acks=1)}
+READ = sorted({*HANDLERS, *ADDRESSED, *REFUSABLE, *AFTER_FIELDS})
 # The newest version of ApiVersions, whose request is forwarded unread. The response is that of version 4.
 READ_BEYOND_KIO = {ApiKey.API_VERSIONS: 5}
 

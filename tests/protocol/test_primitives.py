@@ -19,7 +19,6 @@ SKIPS: list[Callable[[bytes, int], int]] = [
     primitives.skip_string,
     primitives.skip_compact_string,
     primitives.skip_bytes,
-    primitives.skip_compact_bytes,
 ]
 READS: list[Callable[[bytes, int], tuple[int, int]]] = [
     primitives.read_uvarint,
@@ -77,10 +76,8 @@ def test_a_string_ends_where_the_next_field_begins(text: str | None) -> None:
 @given(value=st.binary(max_size=300) | st.none())
 def test_bytes_end_where_the_next_field_begins(value: bytes | None) -> None:
     plain = aiokafka_types.Bytes.encode(value)
-    compact = aiokafka_types.CompactBytes.encode(value)
 
     assert primitives.skip_bytes(b"." + plain + b"..", 1) == 1 + len(plain)
-    assert primitives.skip_compact_bytes(b"." + compact + b"..", 1) == 1 + len(compact)
 
 
 @given(tags=TAGS, after=st.binary(max_size=3))

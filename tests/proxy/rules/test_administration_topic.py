@@ -64,33 +64,11 @@ async def test_rules_of_the_file_and_of_publishers_cannot_be_changed(log: TopicL
         (refused,) = await one.set(ALICE, {P: 5.0})
         assert refused.error_message == f"The quotas of user alice are set in {NAME}@0; change them there"
         (refused,) = await one.set((("user", "filed"),), {P: 5.0})
-        assert str(refused.error_message).startswith("The quotas of user filed are set in f.yaml:7; change them there.")
+        assert refused.error_message == "The quotas of user filed are set in f.yaml:7; change them there"
         assert len(log.records) == 2
 
         log.write(Rule(user="alice"))
         assert (await one.set(ALICE, {P: 5.0}))[0].error_code == 0
-
-
-@on_uvloop
-async def test_hidden_settings_of_the_topic_can_be_removed_but_no_published_rule(log: TopicLog) -> None:
-    bob, consumes = (("user", "bob"),), "consumer_byte_rate"
-    log.write(
-        Setting(user="alice", key=P, value=1.0),
-        Setting(user="alice", key=consumes, value=1.0),
-        Rule(user="bob", limits={consumes: 7.0}),
-    )
-    some = (QuotaRule(user=name, producer_byte_rate=9.0, source="f.yaml:7") for name in ("alice", "bob"))
-    async with bed(*some) as one:
-        listed = [(one.entity.user, one.shadowed_by) for one in one.manager.listed()]
-        assert listed == [("alice", None), ("bob", None), ("alice", "f.yaml:7"), ("bob", "f.yaml:7")]
-        for entity, key in ((ALICE, P), (bob, consumes)):
-            assert [result.error_code for result in await one.set(entity, {key: None})] == [44]
-        assert len(log.records) == 3
-
-        assert (await one.set(ALICE, {consumes: None}))[0].error_code == 0
-        assert [told.values for told in (await one.told()).entries or ()] == [((P, 9.0),)] * 2
-        hidden = [dict(rule.rule.limits) for rule in one.manager.listed() if rule.shadowed_by]
-        assert hidden == [{P: 1.0}, {consumes: 7.0}]
 
 
 @on_uvloop

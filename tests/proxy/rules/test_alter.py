@@ -13,7 +13,7 @@ from kafka_quota_proxy.config.schedule import Ramp
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange, replacement
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Altered, AlterRequest, EntityParts, Op
 from kafka_quota_proxy.proxy.rules import alter
-from kafka_quota_proxy.proxy.rules.alter import Decision, HiddenRule, decide, refuse_alter
+from kafka_quota_proxy.proxy.rules.alter import Decision, decide, refuse_alter
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule, keys_of
 from tests.support.quota_requests import CLIENT_KEYS, some_alter
 
@@ -32,7 +32,6 @@ def ask(
     sources: Mapping[Entity, str] | None = None,
     terms: Mapping[Entity, TermsChange] | None = None,
     now_ms: int = 0,
-    hidden: HiddenRule | None = None,
 ) -> Decision:
     wanted = tuple(Alteration(entity, tuple(Op(*op) for op in ops.items())) for entity, ops in alterations)
     request = AlterRequest(1, 7, wanted, validate_only)
@@ -42,7 +41,6 @@ def ask(
         sources=sources or {},
         terms=terms,
         now_ms=now_ms,
-        hidden=lambda _: hidden,
     )
 
 
@@ -219,36 +217,6 @@ def test_rule_of_the_file_cannot_be_changed() -> None:
     # An invalid limit still has Kafka's error, and a request that changes nothing is not refused.
     assert told(ask({}, (ALICE, {P: 0.0}), sources=sources)) == [(42, f"Quota {P} must be greater than 0")]
     assert told(ask({}, (ALICE, {}), sources=sources)) == [(0, None)]
-
-
-def test_hidden_rule_can_be_removed_but_not_set() -> None:
-    alice, sources = Entity("alice"), {Entity("alice"): "f.yaml:7"}
-    rules = {alice: StoredRule(limits={P: 5.0, C: 6.0})}
-    one_is_shown, none_is = HiddenRule({P, C}, {P, R}), HiddenRule({P, C}, ())
-    everything: dict[str, float | None] = dict.fromkeys(CLIENT_KEYS)
-
-    def changes(ops: Mapping[str, float | None], hidden: HiddenRule, terms: TermsChange | None = None) -> object:
-        decision = ask(rules, (ALICE, ops), sources=sources, hidden=hidden, terms={alice: terms} if terms else None)
-        return [change.rule for change in decision.changes] or told(decision)
-
-    refused = [
-        (
-            44,
-            "The quotas of user alice are set in f.yaml:7; change them there. Quotas of it that are in the store do "
-            "not apply at this proxy; kafka-quota-proxy quotas delete removes it",
-        )
-    ]
-    assert changes({C: None}, one_is_shown) == [StoredRule(limits={P: 5.0})]
-    assert changes(everything, none_is) == [None]
-    assert changes({P: None, M: None}, none_is) == [StoredRule(limits={C: 6.0})]
-    # A hidden limit cannot be removed if the file has a limit of that key, as the client would see no change.
-    assert changes({P: None}, one_is_shown) == refused
-    assert changes(everything, one_is_shown) == refused
-    # Setting a limit is refused, and so is removing a limit that the hidden rule does not have.
-    assert changes({R: None}, none_is) == refused
-    assert changes({P: 5.0}, none_is) == refused
-    assert changes({P: None, C: 7.0}, none_is) == refused
-    assert changes({P: None}, none_is, replacement(NO_TERMS)) == refused
 
 
 def test_more_keys_than_kafka_changes_at_a_time_are_refused_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:

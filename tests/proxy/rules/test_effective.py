@@ -60,7 +60,6 @@ def test_hidden_rules_are_listed_behind_effective_ones() -> None:
     stored = {Entity("filed"): rule(2.0), same: ip_rule(5.0), other: ip_rule(6.0)}
     in_force.change(map(Change._make, stored.items()), now_ms=NOW_MS)
     assert [one.can_change for one in in_force.listed()] == [True] * 3
-    assert in_force.hidden(Entity("filed"), sees_both=True) is None
 
     ip = IpRule(ip="::1", connection_creation_rate=9.0, source="f.yaml:4")
     in_force.follow_file(config(FILED, ips=(ip,)), now_ms=NOW_MS)
@@ -75,16 +74,6 @@ def test_hidden_rules_are_listed_behind_effective_ones() -> None:
         ListedRule(same, ip_rule(5.0), "quotas.d", False, "f.yaml:4"),
         ListedRule(other, ip_rule(6.0), "quotas.d", True),
     ]
-    hidden = [in_force.hidden(entity, sees_both=False) for entity in (*stored, Entity("nobody"))]
-    assert [one and (set(one.keys), set(one.shown)) for one in hidden] == [
-        ({"producer_byte_rate"}, {"producer_byte_rate", "connections"}),
-        ({"connection_creation_rate"}, {"connection_creation_rate"}),
-        None,
-        None,
-    ]
-    both = in_force.hidden(Entity("filed"), sees_both=True)
-    assert both is not None
-    assert not both.shown
 
 
 def test_a_change_of_the_file_costs_what_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
