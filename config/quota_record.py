@@ -4,14 +4,10 @@ The topic is compacted and has one partition. The key of a record is JSON in UTF
 in the order below. A name that is null is the default entity, as in Kafka's own API. A field that is absent is not part
 of the entity::
 
-    {"user":"alice","client-id":"etl"}                              a rule for every proxy; also {"ip":"192.0.2.7"}
-    {"user":"alice","client-id":"etl","key":"producer_byte_rate"}   a setting: one limit, changed by a client
+    {"user":"alice","client-id":"etl","key":"producer_byte_rate"}   also {"ip":"192.0.2.7","key":…}
 
-The value of a record is a JSON object:
-
-* The value of a rule contains limits by quota key: ``{"producer_byte_rate":5242880.0}``.
-* The value of a setting contains one limit: ``{"value":5242880.0}``. If the setting's key is ``terms``, ``value`` is an
-  object with the terms of the entity's rule (``config.terms``), which this module does not check.
+The value of a record is a JSON object with one limit: ``{"value":5242880.0}``. If the key is ``terms``, ``value`` is an
+object with the terms of the entity's rule (``config.terms``), which this module does not check.
 
 A value that is null, empty or ``{}`` deletes the key. Only one way to write each key is valid, because compaction would
 otherwise keep an old record as well as its replacement.
@@ -20,7 +16,7 @@ otherwise keep an old record as well as its replacement.
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, TypeGuard
 
@@ -48,18 +44,8 @@ class FaultKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """The quota rule for an entity at every proxy. Either ``user``, ``client_id`` or both are set, or only ``ip``."""
-
-    user: EntityName = None
-    client_id: EntityName = None
-    ip: EntityName = None
-    limits: Mapping[str, float] = field(default_factory=dict)  # by quota key; empty if the rule is deleted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One limit of an entity's rule, or the rule's terms, set by a client. It applies at all proxies."""
+    """One limit of an entity's rule, or the rule's terms. It applies at all proxies."""
 
     user: EntityName = None
     client_id: EntityName = None
@@ -75,29 +61,25 @@ class RecordFault:
     kind: FaultKind
     key: str  # the key of the record as text, shortened
     message: str
-    about: Rule | Setting | None = None  # the record without its value; None if the key is not valid
+    about: Setting | None = None  # the record without its value; None if the key is not valid
 
     def __str__(self) -> str:
         return f"{self.kind.value} of {self.key}: {self.message}"
 
 
-QuotaRecord = Rule | Setting
-
-
-def encode(record: QuotaRecord) -> tuple[bytes, bytes | None]:
+def encode(record: Setting) -> tuple[bytes, bytes | None]:
     """Return the key and the value of a record as bytes. The value is None if the record deletes its key.
 
     Raises ValueError if ``decode`` would not return the same record, for example because a name is not Unicode text.
     """
-    given = _value_of(record)
-    key, value = _key_of(record), _write(given).encode() if given else None
+    key, value = _key_of(record), None if record.value is None else _write({"value": record.value}).encode()
     read = decode(key, value)
     if read != record:
         raise ValueError(f"would be read as: {read}")
     return key, value
 
 
-def decode(key: bytes | None, value: bytes | None) -> QuotaRecord | RecordFault:
+def decode(key: bytes | None, value: bytes | None) -> Setting | RecordFault:
     """Return the record that a key and a value encode, or a ``RecordFault`` if one of them is not valid.
 
     No exception is raised for any bytes.
@@ -112,23 +94,15 @@ def decode(key: bytes | None, value: bytes | None) -> QuotaRecord | RecordFault:
         return RecordFault(kind=FaultKind.VALUE, key=_shown(key), message=str(error), about=record)
 
 
-def _key_of(record: QuotaRecord) -> bytes:
+def _key_of(record: Setting) -> bytes:
     names: dict[str, str | None] = {}
     for key, name in zip(_ENTITY_KEYS, (record.user, record.client_id, record.ip), strict=True):
         if name is not None:
             names[key] = None if isinstance(name, Default) else name
-    if isinstance(record, Setting):
-        names["key"] = record.key
-    return _write(names).encode()
+    return _write({**names, "key": record.key}).encode()
 
 
-def _value_of(record: QuotaRecord) -> Mapping[str, object]:
-    if isinstance(record, Setting):
-        return {} if record.value is None else {"value": record.value}
-    return dict(record.limits)
-
-
-def _decode_key(key: bytes | None) -> QuotaRecord:
+def _decode_key(key: bytes | None) -> Setting:
     if key is None:
         raise ValueError("there is none")
     if len(key) > MAX_KEY_BYTES:
@@ -136,17 +110,15 @@ def _decode_key(key: bytes | None) -> QuotaRecord:
     names = _object(key)
     if not names.keys() <= {"key", *_ENTITY_KEYS} or names.keys().isdisjoint(_ENTITY_KEYS):
         raise ValueError("names no entity; give user, client-id or ip, and nothing else but a key")
+    if "key" not in names:
+        raise ValueError("has no key; give one, such as producer_byte_rate")
     if "ip" in names and not names.keys() <= {"ip", "key"}:
         raise ValueError("ip is an entity of its own, without user or client-id")
     user, client_id, ip = (_entity_name(names[each]) if each in names else None for each in _ENTITY_KEYS)
     if isinstance(ip, str) and usual_ip(ip) != ip:
         # Two forms of one address would be two keys.
         raise ValueError(f"{not_an_ip(ip)}" if usual_ip(ip) is None else f"{shown(ip)} must be written {usual_ip(ip)}")
-    record: QuotaRecord
-    if "key" in names:
-        record = Setting(user=user, client_id=client_id, ip=ip, key=_quota_key(names["key"], is_ip=ip is not None))
-    else:
-        record = Rule(user=user, client_id=client_id, ip=ip)
+    record = Setting(user=user, client_id=client_id, ip=ip, key=_quota_key(names["key"], is_ip=ip is not None))
     if _key_of(record) != key:
         raise ValueError("must be written without spaces, in UTF-8, in the order of the format")
     return record
@@ -170,18 +142,13 @@ def _quota_key(key: object, *, is_ip: bool) -> str:
     return key
 
 
-def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
+def _with_value(record: Setting, value: bytes | None) -> Setting:
     if not value:
         return record
     if len(value) > MAX_VALUE_BYTES:
         raise ValueError(f"has {len(value)} bytes, which is too long")
     given = _object(value)
-    if isinstance(record, Setting):
-        return replace(record, value=_setting(record.key, given)) if given else record
-    unknown = given.keys() - set(IP_LIMIT_KEYS if record.ip is not None else CLIENT_LIMIT_KEYS)
-    if unknown:
-        raise ValueError(f"{shown(min(unknown))} is not known to this version")
-    return replace(record, limits={key: _limit(key, number) for key, number in given.items()})
+    return replace(record, value=_setting(record.key, given)) if given else record
 
 
 def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, object]:
@@ -193,20 +160,12 @@ def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, obje
         if not isinstance(value, dict) or not value:
             raise ValueError("terms must be an object that is not empty")
         return value
-    if KIND_OF_KEY[key].spec.unit.is_whole:
-        return _limit(key, value)
-    if not _is_number(value) or not 0 < value <= sys.float_info.max:
-        raise ValueError("value is a number above 0, and finite")
-    return float(value)
-
-
-def _limit(key: str, number: object) -> float:
     unit = KIND_OF_KEY[key].spec.unit
-    if not _is_number(number) or not 0 < number <= unit.most:
-        raise ValueError(f"{key} is a number above 0, at most {unit.most}")
-    if unit.is_whole and number != int(number):
+    if not _is_number(value) or not 0 < value <= (unit.most if unit.is_whole else sys.float_info.max):
+        raise ValueError("value is a number above 0, and finite")
+    if unit.is_whole and value != int(value):
         raise ValueError(f"{key} is a whole number")
-    return int(number) if unit.is_whole else float(number)
+    return int(value) if unit.is_whole else float(value)
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:

@@ -31,7 +31,7 @@ def _topic(config: ProxyConfig, topic: QuotasFrom, *, is_store: bool = False) ->
     binds = tuple(listener.bind for listener in config.listeners)
     return TopicSource(
         name,
-        TopicState(name=name if is_store else f"kafka://{topic.topic}", is_followed=not is_store),
+        TopicState(name=name),
         reader=lambda handle: TopicReader(topic, client_id, handle, binds),
         writer=Writer(topic, client_id, binds) if is_store else None,
     )

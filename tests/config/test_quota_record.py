@@ -12,9 +12,7 @@ from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from kafka_quota_proxy.config.quota_record import (
     TERMS,
     FaultKind,
-    QuotaRecord,
     RecordFault,
-    Rule,
     Setting,
     decode,
     encode,
@@ -28,10 +26,7 @@ IPS = st.just(DEFAULT) | st.ip_addresses().map(str).map(parse_ip)
 ENTITIES = st.tuples(NAMES, NAMES).filter(any)
 RATES = st.floats(min_value=0.001, max_value=2**31 - 1)
 RATE_KEYS = st.sampled_from([key for key in CLIENT_LIMIT_KEYS if key != "connections"])
-LIMITS = st.dictionaries(RATE_KEYS, RATES)
-RECORDS: st.SearchStrategy[QuotaRecord] = st.one_of(
-    st.builds(lambda entity, limits: Rule(user=entity[0], client_id=entity[1], limits=limits), ENTITIES, LIMITS),
-    st.builds(lambda ip, limits: Rule(ip=ip, limits=limits), IPS, st.dictionaries(st.just(RATE), RATES)),
+RECORDS: st.SearchStrategy[Setting] = st.one_of(
     st.builds(
         lambda entity, key, value: Setting(user=entity[0], client_id=entity[1], key=key, value=value),
         ENTITIES, RATE_KEYS, st.none() | st.floats(5e-324, 1.7e308),
@@ -46,7 +41,6 @@ RECORDS: st.SearchStrategy[QuotaRecord] = st.one_of(
         st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.none(), max_size=3),
     ),
 )  # fmt: skip
-RULE = b'{"user":"alice"}'
 SETTING = b'{"user":"alice","key":"producer_byte_rate"}'
 
 
@@ -60,14 +54,13 @@ def fault(key: bytes | None, value: bytes | None) -> RecordFault:
     "record, key, value",
     [
         (
-            Rule(user="alice", client_id="etl", limits={"producer_byte_rate": 5242880.0}),
-            '{"user":"alice","client-id":"etl"}',
-            '{"producer_byte_rate":5242880.0}',
+            Setting(user="alice", client_id="etl", key="producer_byte_rate", value=5242880.0),
+            '{"user":"alice","client-id":"etl","key":"producer_byte_rate"}',
+            '{"value":5242880.0}',
         ),
-        (Rule(user=DEFAULT, limits={"connections": 7}), '{"user":null}', '{"connections":7}'),
-        (Rule(client_id="x"), '{"client-id":"x"}', None),
-        (Rule(ip="192.0.2.7", limits={RATE: 2.0}), '{"ip":"192.0.2.7"}', '{"connection_creation_rate":2.0}'),
-        (Rule(user="<default>"), '{"user":"<default>"}', None),
+        (Setting(user=DEFAULT, key="connections", value=7), '{"user":null,"key":"connections"}', '{"value":7}'),
+        (Setting(ip="192.0.2.7", key=RATE, value=2.0), '{"ip":"192.0.2.7","key":"' + RATE + '"}', '{"value":2.0}'),
+        (Setting(user="<default>", key=TERMS), '{"user":"<default>","key":"terms"}', None),
         (
             Setting(user="alice", client_id=DEFAULT, key="producer_byte_rate", value=1e300),
             '{"user":"alice","client-id":null,"key":"producer_byte_rate"}',
@@ -80,13 +73,13 @@ def fault(key: bytes | None, value: bytes | None) -> RecordFault:
             '{"value":{"expires":"2030-01-01T00:00:00Z"}}',
         ),
         (
-            Rule(user="ä\n", client_id=DEFAULT, limits={"consumer_byte_rate": 1.0}),
-            '{"user":"ä\\n","client-id":null}',
-            '{"consumer_byte_rate":1.0}',
+            Setting(user="ä\n", client_id=DEFAULT, key="consumer_byte_rate", value=1.0),
+            '{"user":"ä\\n","client-id":null,"key":"consumer_byte_rate"}',
+            '{"value":1.0}',
         ),
     ],
 )
-def test_the_format_is_what_is_documented(record: QuotaRecord, key: str, value: str | None) -> None:
+def test_the_format_is_what_is_documented(record: Setting, key: str, value: str | None) -> None:
     data = (key.encode(), None if value is None else value.encode())
 
     assert encode(record) == data
@@ -94,20 +87,20 @@ def test_the_format_is_what_is_documented(record: QuotaRecord, key: str, value: 
 
 
 @given(RECORDS)
-def test_an_encoded_record_decodes_to_itself(record: QuotaRecord) -> None:
+def test_an_encoded_record_decodes_to_itself(record: Setting) -> None:
     assert decode(*encode(record)) == record
 
 
 @each_case("value", [None, b"", b"{}"])
 def test_an_empty_value_deletes(value: bytes | None) -> None:
-    assert decode(RULE, value) == Rule(user="alice")
     assert decode(SETTING, value) == Setting(user="alice", key="producer_byte_rate")
 
 
 @each_case(
     "key",
     [
-        None, b"", b"\xff\xfe", b"alice", b"null", b"[]", b'"user"', b"{}", b'{"news":"balance"}', b'{"ip":""}',
+        None, b"", b"\xff\xfe", b"alice", b"null", b"[]", b'"user"', b"{}", b'{"user":"alice"}', b'{"ip":""}',
+        b'{"news":"balance"}',
         b'{"user":""}', b'{"user":7}', b'{"user":true}', b'{"user":["a"]}', b'{"user":NaN}',
         b'{"ip":"a","user":"b"}', b'{"proxy":"p1","ip":"a"}',
         b'{"ip":"host.example"}', b'{"ip":"10.0.0.0/8"}', b'{"ip":"::FFFF:10.0.0.7"}', b'{"ip":"::0","key":"terms"}',
@@ -120,7 +113,7 @@ def test_an_empty_value_deletes(value: bytes | None) -> None:
     ],
 )  # fmt: skip
 def test_any_other_key_is_a_fault(key: bytes | None) -> None:
-    found = fault(key, b'{"producer_byte_rate":1.0}')
+    found = fault(key, b'{"value":1.0}')
 
     assert found.kind is FaultKind.KEY
     assert len(str(found)) < 300
@@ -129,42 +122,24 @@ def test_any_other_key_is_a_fault(key: bytes | None) -> None:
 @each_case(
     "key",
     [
-        b'{"user": "a"}', b' {"user":"a"}', b'{"user":"a"}\n', b'{"client-id":"b","user":"a"}', b'{"user":"\\u0061"}',
-        b'{"user":"b","user":"a"}', b'{"user":"\\u00e4"}',
-        b'{"key":"terms","user":"a"}', b'{"user":"a","key":"terms" }', b'\xef\xbb\xbf{"user":"a"}', b'{"user":"a\\/b"}',
+        b'{"user": "a","key":"terms"}', b' {"user":"a","key":"terms"}', b'{"user":"a","key":"terms"}\n',
+        b'{"client-id":"b","user":"a","key":"terms"}', b'{"user":"\\u0061","key":"terms"}',
+        b'{"user":"b","user":"a","key":"terms"}', b'{"user":"\\u00e4","key":"terms"}',
+        b'{"key":"terms","user":"a"}', b'{"user":"a","key":"terms" }', b'\xef\xbb\xbf{"user":"a","key":"terms"}',
+        b'{"user":"a\\/b","key":"terms"}',
     ],
 )  # fmt: skip
 def test_a_key_has_one_form_only(key: bytes) -> None:
     """Compaction would keep a record for each form of a key. Deleting the newer would bring the older back."""
-    assert fault(key, b'{"producer_byte_rate":1.0}').kind is FaultKind.KEY
+    assert fault(key, b'{"value":1.0}').kind is FaultKind.KEY
 
 
 @each_case(
     "value",
     [
-        b"\xff", b"7", b"[]", b"null", b'"x"', b"{", b'{"producer_byte_rate":1.0', b'{"enforcement":"observe"}',
-        b'{"producer_byte_rate":1.0,"expires_ms":7}', b'{"producer_byte_rate":NaN}', b'{"producer_byte_rate":Infinity}',
-        b'{"producer_byte_rate":-Infinity}', b'{"producer_byte_rate":1e999}', b'{"producer_byte_rate":0}',
-        b'{"producer_byte_rate":-1}', b'{"producer_byte_rate":true}', b'{"producer_byte_rate":"1MiB"}',
-        b'{"producer_byte_rate":null}', b'{"producer_byte_rate":{}}', b'{"producer_byte_rate":9223372036854777856}',
-        b'{"producer_byte_rate":' + b"9" * 4_000 + b"}", b'{"producer_byte_rate":' + b"9" * 5_000 + b"}",
-        b'{"producer_byte_rate":1.0,"producer_byte_rate":2.0}', b'{"request_rate":2147483648}', b'{"connections":1.5}',
-        b'{"connections":0.5}', b'{"a":' * 10_000, b'{"producer_byte_rate":1.0' + b" " * 65_536 + b"}",
-        b'{"' + b"x" * 50_000 + b'":1}', b'{"\\ud800":1}',
-    ],
-)  # fmt: skip
-def test_any_other_value_is_a_fault(value: bytes) -> None:
-    found = fault(RULE, value)
-
-    assert (found.kind, found.about) == (FaultKind.VALUE, Rule(user="alice"))
-    assert len(str(found)) < 300
-    str(found).encode()
-
-
-@each_case(
-    "value",
-    [
-        b"7", b"[]", b'{"value":0}', b'{"value":-1}', b'{"value":true}', b'{"value":null}', b'{"value":{}}', b'{"a":1}',
+        b"\xff", b"7", b"[]", b"null", b'"x"', b"{", b'{"value":1', b'{"value":-Infinity}', b'{"a":' * 10_000,
+        b'{"value":0}', b'{"value":-1}', b'{"value":true}', b'{"value":null}', b'{"value":{}}', b'{"a":1}',
+        b'{"' + b"x" * 50_000 + b'":1}', b'{"\\ud800":1}', b'{"value":1' + b" " * 65_536 + b"}",
         b'{"value":1,"more":1}', b'{"value":1,"value":2}', b'{"value":NaN}', b'{"value":1e999}', b'{"value":"1MiB"}',
         b'{"value":' + b"9" * 400 + b"}", b'{"producer_byte_rate":1.0}',
     ],
@@ -173,6 +148,13 @@ def test_a_setting_is_one_number(value: bytes) -> None:
     found = fault(SETTING, value)
 
     assert (found.kind, found.about) == (FaultKind.VALUE, Setting(user="alice", key="producer_byte_rate"))
+    assert len(str(found)) < 300
+    str(found).encode()
+
+
+@each_case("value", [b'{"value":2147483648}', b'{"value":1.5}', b'{"value":0.5}', b'{"value":true}'])
+def test_a_number_of_connections_is_whole(value: bytes) -> None:
+    assert fault(b'{"user":"alice","key":"connections"}', value).kind is FaultKind.VALUE
 
 
 @each_case("value", [b'{"value":7}', b'{"value":[]}', b'{"value":null}', b'{"value":{}}', b'{"expires":1}'])
@@ -181,20 +163,20 @@ def test_terms_are_an_object(value: bytes) -> None:
 
 
 def test_the_longest_name_of_a_client_is_read() -> None:
-    record = Rule(client_id="\x01" * 32_767, user="\x01" * 32_767, limits={"producer_byte_rate": float(UNLIMITED)})
+    record = Setting(client_id="\x01" * 32_767, user="\x01" * 32_767, key="producer_byte_rate", value=float(UNLIMITED))
 
     assert decode(*encode(record)) == record
 
 
 def test_a_record_that_would_not_decode_is_not_encoded() -> None:
     with pytest.raises(ValueError, match="names no entity"):
-        encode(Rule(limits={"producer_byte_rate": 1.0}))
+        encode(Setting(key="producer_byte_rate", value=1.0))
     with pytest.raises(ValueError, match="above 0"):
-        encode(Rule(user="a", limits={"producer_byte_rate": 0}))
+        encode(Setting(user="a", key="producer_byte_rate", value=0))
     with pytest.raises(ValueError, match="not JSON compliant"):
-        encode(Rule(user="a", limits={"producer_byte_rate": float("nan")}))
+        encode(Setting(user="a", key="producer_byte_rate", value=float("nan")))
     with pytest.raises(ValueError, match="surrogates"):
-        encode(Rule(user="\ud800", limits={"producer_byte_rate": 1.0}))
+        encode(Setting(user="\ud800", key="producer_byte_rate", value=1.0))
 
 
 def test_an_error_shows_a_key_that_is_no_text() -> None:
@@ -202,7 +184,7 @@ def test_an_error_shows_a_key_that_is_no_text() -> None:
 
 
 @given(st.binary(max_size=60) | st.none(), st.binary(max_size=60) | st.none())
-@example(b'{"user":"a"}', json.dumps({"producer_byte_rate": 10**400}).encode())
+@example(b'{"user":"a","key":"producer_byte_rate"}', json.dumps({"value": 10**400}).encode())
 def test_decoding_any_bytes_raises_nothing(key: bytes | None, value: bytes | None) -> None:
     found = decode(key, value)
 
@@ -223,11 +205,11 @@ def test_a_deeply_nested_value_is_a_fault(depth: int) -> None:
         assert told.endswith(("is nested too deeply; at most 16 levels are allowed", "bytes, which is too long"))
         assert depth > 40 or "deeply" in told
     # Brackets within a string do not count.
-    assert isinstance(decode(b'{"user":"%s"}' % nested[:10_000], None), Rule)
+    assert isinstance(decode(b'{"user":"%s","key":"terms"}' % nested[:10_000], None), Setting)
 
 
 @given(RECORDS, st.data())
-def test_decoding_a_damaged_record_raises_nothing(record: QuotaRecord, data: st.DataObject) -> None:
+def test_decoding_a_damaged_record_raises_nothing(record: Setting, data: st.DataObject) -> None:
     key, value = encode(record)
     halves = [bytearray(key), bytearray(value or b"")]
     for _ in range(data.draw(st.integers(1, 3))):

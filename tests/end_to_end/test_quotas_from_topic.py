@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, encode
+from kafka_quota_proxy.config.quota_record import Setting, encode
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
@@ -33,7 +33,7 @@ class Store:
         self.servers = kafka.bootstrap_servers
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
 
-    def write(self, *records: QuotaRecord) -> None:
+    def write(self, *records: Setting) -> None:
         for record in records:
             key, value = encode(record)
             self.write_bytes(key, value)
@@ -44,8 +44,8 @@ class Store:
         self._producer.poll(0)
 
 
-def _rule(client_id: str, byte_rate: float | None) -> Rule:
-    return Rule(client_id=client_id, limits={} if byte_rate is None else {"producer_byte_rate": byte_rate})
+def _rule(client_id: str, byte_rate: float | None) -> Setting:
+    return Setting(client_id=client_id, key="producer_byte_rate", value=byte_rate)
 
 
 @contextmanager

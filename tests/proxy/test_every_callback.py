@@ -41,7 +41,7 @@ from kafka_quota_proxy.config.model import (
     UsageLog,
 )
 from kafka_quota_proxy.config.principals import Principals
-from kafka_quota_proxy.config.quota_record import Rule
+from kafka_quota_proxy.config.quota_record import Setting
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, DescribeRequest, Op
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
@@ -571,7 +571,7 @@ async def changes_a_brokers_quotas(bed: Bed) -> None:
 @part("topic", "store")
 async def writes_a_topic(bed: Bed) -> None:
     name = bed.new_name()
-    record = Rule(user=name, limits={P: 1.0})
+    record = Setting(user=name, key=P, value=1.0)
     if isinstance(bed.topic, Cluster):
         bed.topic.append(record)
     elif bed.topic is not None:

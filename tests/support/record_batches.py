@@ -5,12 +5,12 @@ import gzip
 from aiokafka.record._crc32c import crc
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from kafka_quota_proxy.config.quota_record import QuotaRecord, encode
+from kafka_quota_proxy.config.quota_record import Setting, encode
 
 _RECORDS_AT = 61
 
 
-def batch(first_offset: int, *records: QuotaRecord, gaps: int = 0, is_control: bool = False) -> bytes:
+def batch(first_offset: int, *records: Setting, gaps: int = 0, is_control: bool = False) -> bytes:
     """Return an uncompressed batch. It ends with ``gaps`` offsets that have no record, as after compaction."""
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, 0, 1_000_000)
     for offset, record in enumerate(records):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kafka_quota_proxy.config.quota_record import QuotaRecord, decode, encode
+from kafka_quota_proxy.config.quota_record import Setting, decode, encode
 from kafka_quota_proxy.proxy.rules import administration
 from kafka_quota_proxy.proxy.rules.topic.clients import (
     EndReached,
@@ -48,7 +48,7 @@ class TopicLog:
     config: Mapping[str, str] | None = field(default_factory=lambda: {"cleanup.policy": "compact"})
     readers: int = 0
 
-    def write(self, *records: QuotaRecord) -> None:
+    def write(self, *records: Setting) -> None:
         self.records += map(encode, records)
 
 

@@ -1,18 +1,11 @@
-"""Keeps the latest valid record for each entity and quota key of a quota topic. No I/O, no clock.
-
-A program that publishes quotas writes the whole rule of an entity in one record. Proxies write settings, which are
-records with the value of a single quota key of an entity. If an entity has both a rule and settings, only the rule
-applies.
-"""
+"""Keeps the latest valid record for each entity and quota key of a quota topic. No I/O, no clock."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.config.quota_record import TERMS, QuotaRecord, RecordFault
+from kafka_quota_proxy.config.quota_record import TERMS, RecordFault, Setting
 from kafka_quota_proxy.proxy.rules.model import Entity
 
-# The table keeps a whole rule under this key, next to the keys of settings.
-RULE: Final = ""
 # The table keeps this value in place of terms that were not understood.
 UNKNOWN_TERMS: Final = object()
 
@@ -21,7 +14,7 @@ class TopicRecord(NamedTuple):
     """One record of a quota topic. ``record`` is its decoded content, or the reason why it could not be decoded."""
 
     offset: int
-    record: QuotaRecord | RecordFault
+    record: Setting | RecordFault
 
 
 class EntityLimits(NamedTuple):
@@ -31,20 +24,15 @@ class EntityLimits(NamedTuple):
         limits: The limits by quota key.
         offset: The offset of the latest record that contributed to the limits.
         terms: The conditions of the limits, such as an expiry, or None. ``UNKNOWN_TERMS`` if they were not understood.
-        is_published: Whether a publisher wrote the limits as a rule. If not, proxies wrote them as settings.
     """
 
     limits: Mapping[str, float]
     offset: int
     terms: object = None
-    is_published: bool = False
 
 
 class TableValue(NamedTuple):
-    """The value of a quota key of an entity, and the ``offset`` of the record that set it.
-
-    If a record sets the whole rule of an entity, the value contains the limits of the rule.
-    """
+    """The value of a quota key of an entity, and the ``offset`` of the record that set it."""
 
     value: object
     offset: int
@@ -102,9 +90,6 @@ class RecordTable:
         values = self._entities.get(entity)
         if values is None:
             return None
-        rule = values.get(RULE)
-        if rule is not None:
-            return EntityLimits(rule.value, rule.offset, is_published=True)  # type: ignore[arg-type]
         limits: dict[str, float] = {key: values[key].value for key in sorted(values) if key != TERMS}  # type: ignore[misc]
         if not limits:
             return None

@@ -164,10 +164,10 @@ class TopicSource:
             message += ", but could not be read back; see the proxy's log"
             # A proxy of another version may understand the change.
             raise self._refusal(KAFKA_STORAGE_ERROR, message, may_hold=True)
-        # Another program may have published a rule meanwhile, which hides the change.
+        # Terms that this proxy does not understand may have been written meanwhile.
         for entity, _ in changes:
             if entity in self.places:
-                message += f", and {self.places[entity]} holds in its place for {entity}"
+                message += f", but does not apply here because of the terms of {entity} in {self.places[entity]}"
                 raise self._refusal(REQUEST_TIMED_OUT, message, may_hold=True)
 
     def _checked_writer(self) -> TopicWriter:

@@ -1,13 +1,12 @@
 """Works out the rules from the records of a quota topic, and the records to write for a change of rules. No I/O.
 
-The topic is the store of several proxies, or the proxy only follows it (``quotas_from``). A setting is a record with
-the value of one quota key of an entity (``config.quota_record.Setting``). Proxies write a change as settings, so two
-proxies may change different keys of an entity at the same time. Another program may publish a whole rule for an entity.
-While this rule is in the topic, it hides the entity's settings, and they cannot be changed.
+The topic is the store of several proxies, or a program of the operator writes it (``quotas_from``). A record has the
+value of one quota key of an entity (``config.quota_record.Setting``), so two proxies may change different keys of an
+entity at the same time.
 
 If the latest value of a key is not understood, the key keeps its old value. The terms of an entity (``config.terms``)
 restrict its limits, for example by an expiry. If the terms of an entity have never been understood, its settings do not
-apply and cannot be changed. A proxy that only follows the topic understands neither terms nor limits of addresses.
+apply and cannot be changed.
 
 After a failure the topic is read again from its start. The known rules stay in force until the end is reached.
 """
@@ -22,26 +21,22 @@ from kafka_quota_proxy.config.errors import TermsError
 from kafka_quota_proxy.config.quota_record import (
     TERMS,
     FaultKind,
-    QuotaRecord,
     RecordFault,
-    Rule,
     Setting,
     encode,
 )
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, check_terms, read_terms, written_terms
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule, keys_of
 from kafka_quota_proxy.proxy.rules.topic.record_table import (
-    RULE,
     UNKNOWN_TERMS,
     EntityLimits,
     RecordTable,
     TopicRecord,
 )
 
-# The highest number of entities with rules. Each takes about 1 kB at most.
-MOST_FOLLOWED: Final = 200_000
-# Higher than ``proxy.rules.alter.MAX_RULES``, because two proxies may both set the last rule at once.
-MOST_STORED: Final = 210_000
+# The highest number of entities with rules. Each takes about 1 kB at most. It is higher than
+# ``proxy.rules.alter.MAX_RULES``, because two proxies may both set the last rule at once.
+MOST_ENTITIES: Final = 210_000
 # How many offsets of records that were not understood are remembered. The proxy that wrote a record checks its offset
 # soon after.
 _MOST_FAULTS: Final = 10_000
@@ -64,25 +59,23 @@ class TopicState:
 
     Args:
         name: The beginning of the place of each rule, before ``@OFFSET``.
-        is_followed: Whether the proxy only follows the topic. Terms and limits of addresses are then not understood.
 
     Attributes:
         records: The number of records that were read, for metrics. A record that is read again counts again.
         not_understood: The number of records that were not understood, for metrics.
         next_offset: The offset after the last record that was taken. It does not go back while the topic is read again.
         in_force: The rules of the topic, as ``changes`` has returned them so far.
-        places: The entities whose rules cannot be changed through the proxy, and the place of each rule. Another
-            program has published the rule, its terms are not understood, or the topic is only followed.
+        places: The entities whose rules cannot be changed through the proxy, because their terms are not understood,
+            and the place of each rule.
         notices: Messages for the log, which the caller removes.
     """
 
-    def __init__(self, *, name: str, is_followed: bool = False, most: int | None = None) -> None:
+    def __init__(self, *, name: str, most: int = MOST_ENTITIES) -> None:
         self.records = self.not_understood = self.next_offset = 0
         self.in_force: dict[Entity, StoredRule] = {}
         self.places: dict[Entity, str] = {}
         self._name = name
-        self._is_followed = is_followed
-        self._most = most or (MOST_FOLLOWED if is_followed else MOST_STORED)
+        self._most = most
         self._now = RecordTable(self._most)
         self._next: RecordTable | None = None  # set while the topic is read again from its start
         self._has_begun = False
@@ -110,10 +103,7 @@ class TopicState:
             record = terms if isinstance(terms, RecordFault) else one.record
             if isinstance(record, RecordFault):
                 self._not_understood(one.offset, record)
-                continue
-            if self._is_followed and _is_for_stores(record):
-                self._not_understood(one.offset, _for_stores(record))
-            if not self._is_followed or record.ip is None:
+            else:
                 self._put(record, one.offset, terms)
         if self._next is None:
             self.next_offset = next_offset
@@ -197,19 +187,16 @@ class TopicState:
     # -- within --
 
     def _rule(self, entity: Entity, limits: EntityLimits | None) -> StoredRule | None:
-        is_held_back = limits is not None and (
-            limits.terms is UNKNOWN_TERMS or (self._is_followed and limits.terms is not None)
-        )
-        if limits is not None and (limits.is_published or is_held_back or self._is_followed):
+        self.places.pop(entity, None)
+        if limits is None:
+            return None
+        if limits.terms is UNKNOWN_TERMS:
             self.places[entity] = f"{self._name}@{limits.offset}"
-        else:
-            self.places.pop(entity, None)
-        if limits is None or is_held_back:
             return None
         return StoredRule(limits=limits.limits, terms=limits.terms if isinstance(limits.terms, Terms) else NO_TERMS)
 
-    def _put(self, record: Rule | Setting, offset: int, terms: object) -> None:
-        entity, (key, value) = _entity(record), _key_and_value(record, terms)
+    def _put(self, record: Setting, offset: int, terms: object) -> None:
+        entity, key, value = _entity(record), record.key, record.value if terms is None else terms
         table = self._now
         if self._next is None:
             self._touched[entity] = offset
@@ -229,8 +216,8 @@ class TopicState:
         self.not_understood += 1
         self._faults.append(offset)
         text = f"offset {offset} was not understood: {fault}"
-        if fault.about is not None and not (self._is_followed and fault.about.ip is not None):
-            entity, (key, _) = _entity(fault.about), _key_and_value(fault.about, None)
+        if fault.about is not None:
+            entity, key = _entity(fault.about), fault.about.key
             table = self._now if self._next is None else self._next
             if self._next is not None:
                 self._next.carry_over(self._now, entity, key)
@@ -260,39 +247,11 @@ def settings_of(
     )
 
 
-def _is_for_stores(record: Rule | Setting) -> bool:
-    if isinstance(record, Rule):
-        return record.ip is not None and bool(record.limits)
-    # A deletion of such a setting is understood by all proxies.
-    return record.value is not None and (record.ip is not None or record.key == TERMS)
-
-
-def _for_stores(record: Rule | Setting) -> RecordFault:
-    where = "apply only if the topic is the proxy's store"
-    message = f"terms {where}{_NONE_HOLD}" if record.ip is None else f"limits of addresses {where}"
-    return RecordFault(kind=FaultKind.KEY, key=_shown_key(record), message=message)
-
-
-def _shown_key(record: Rule | Setting) -> str:
-    # Without its value, because that may be one that ``encode`` refuses.
-    return encode(replace(record, value=None) if isinstance(record, Setting) else record)[0].decode()
-
-
-def _entity(record: Rule | Setting) -> Entity:
+def _entity(record: Setting) -> Entity:
     return Entity(record.user, record.client_id, record.ip)
 
 
-def _key_and_value(record: Rule | Setting, terms: object) -> tuple[str, object]:
-    """Return the key and the value under which a ``RecordTable`` keeps a record.
-
-    ``terms`` is the decoded value if the record sets the terms of an entity, such as an expiry. Otherwise it is None.
-    """
-    if isinstance(record, Rule):
-        return RULE, record.limits
-    return record.key, record.value if terms is None else terms
-
-
-def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
+def _terms(record: Setting | RecordFault) -> Terms | RecordFault | None:
     """Return the terms that a record sets, None if it sets none, or a fault if the terms are not valid."""
     if not isinstance(record, Setting) or record.key != TERMS or record.value is None:
         return None
@@ -302,7 +261,8 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
         check_terms(terms, limits=keys, allowed=keys)
     except TermsError as error:
         about = replace(record, value=None)
-        return RecordFault(kind=FaultKind.VALUE, key=_shown_key(record), message=str(error), about=about)
+        # The key is shown without its value, because that may be one that ``encode`` refuses.
+        return RecordFault(kind=FaultKind.VALUE, key=encode(about)[0].decode(), message=str(error), about=about)
     return terms
 
 

@@ -19,7 +19,7 @@ from kafka_quota_proxy.config.model import (
     QuotasFrom,
     Store,
 )
-from kafka_quota_proxy.config.quota_record import Rule
+from kafka_quota_proxy.config.quota_record import Setting
 from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi
 from kafka_quota_proxy.proxy.admin.requests import RefusedError
 from kafka_quota_proxy.proxy.rules.codec import MAX_BODY_BYTES, MAX_CHANGES
@@ -76,7 +76,7 @@ async def test_followed_rules_are_listed_as_they_hold() -> None:
     source = server.quota_manager.source
     assert isinstance(source, TopicSource)
     source.state.begin()
-    source.state.take([TopicRecord(7, Rule(user="bob", limits={P: 5.0}))], next_offset=8)
+    source.state.take([TopicRecord(7, Setting(user="bob", key=P, value=5.0))], next_offset=8)
     server.quota_manager.rules.change([one.change for one in source.state.changes()], now_ms=0)
     quota_page = QuotasApi(asyncio.get_running_loop(), server, None)
 
@@ -85,7 +85,7 @@ async def test_followed_rules_are_listed_as_they_hold() -> None:
     rate, bob = {"connection_creation_rate": 5.0}, {"user": "bob"}
     assert listed["rules"] == [
         {"entity": {"ip": "10.0.0.7"}, "limits": rate, "source": "p.yaml:9", "can_change": False},
-        {"entity": bob, "limits": {P: 5.0}, "source": "kafka://t@7", "can_change": False},
+        {"entity": bob, "limits": {P: 5.0}, "source": "kafka://b:9092/t", "can_change": False},
     ]
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kafka_quota_proxy.config.model import Address, AdminClient, ProxyConfig, QuotaRule, QuotasFrom
-from kafka_quota_proxy.config.quota_record import Rule
+from kafka_quota_proxy.config.quota_record import Setting
 from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.rules import administration
 from kafka_quota_proxy.proxy.rules.topic.clients import (
@@ -34,8 +34,8 @@ from tests.support.stub_broker import (
 )
 
 SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
-LIMIT = RecordsRead((TopicRecord(4, Rule(client_id="etl", limits={"producer_byte_rate": 1_000.0})),))
-NO_LIMIT = RecordsRead((TopicRecord(5, Rule(client_id="etl")),))
+LIMIT = RecordsRead((TopicRecord(4, Setting(client_id="etl", key="producer_byte_rate", value=1_000.0)),))
+NO_LIMIT = RecordsRead((TopicRecord(5, Setting(client_id="etl", key="producer_byte_rate")),))
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[ReaderEvent]:
     events: list[ReaderEvent] = []
 
     def followed(_: ProxyConfig) -> TopicSource:
-        state = TopicState(name="kafka://store", is_followed=True)
+        state = TopicState(name="kafka://store")
         return TopicSource(str(SETTINGS), state, reader=lambda tell: Playbook(tell, *events))
 
     monkeypatch.setattr(administration, "source_of", followed)

@@ -14,7 +14,7 @@ from kafka_quota_proxy.config.model import (
     QuotasFromBroker,
     Store,
 )
-from kafka_quota_proxy.config.quota_record import QuotaRecord, RecordFault, Rule, Setting, decode
+from kafka_quota_proxy.config.quota_record import RecordFault, Setting, decode
 from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family
 from kafka_quota_proxy.proxy.admin.metrics.quota_sources import (
@@ -145,13 +145,13 @@ async def test_a_store_shows_its_entities_and_failed_writes(tmp_path: Path) -> N
 
 
 async def test_a_topic_of_rules_shows_its_records_and_rules() -> None:
-    topic = TopicSource("t", TopicState(name="t", is_followed=True), reader=Playbook)
+    topic = TopicSource("t", TopicState(name="t"), reader=Playbook)
     manager = managed(topic, "filed")
     fault = decode(b"?", None)
     assert isinstance(fault, RecordFault)
-    records: list[QuotaRecord | RecordFault] = [
-        Rule(user="alice", limits={"connections": 5}),
-        Rule(user="filed", limits={"connections": 5}),
+    records: list[Setting | RecordFault] = [
+        Setting(user="alice", key="connections", value=5),
+        Setting(user="filed", key="connections", value=5),
         fault,
     ]
     topic.state.begin()

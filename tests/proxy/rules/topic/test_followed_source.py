@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_quota_proxy.config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule, QuotasFrom
-from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule
+from kafka_quota_proxy.config.quota_record import Setting
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
 from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper
@@ -33,11 +33,11 @@ FILE = QuotaRule(user="filed", producer_byte_rate=7.0, source="f.yaml:3")
 ALICE: Entity = ("alice", None)
 
 
-def alice(byte_rate: float) -> Rule:
-    return Rule(user="alice", limits={"producer_byte_rate": byte_rate})
+def alice(byte_rate: float) -> Setting:
+    return Setting(user="alice", key="producer_byte_rate", value=byte_rate)
 
 
-def read(*records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
+def read(*records: Setting, is_whole: bool = True) -> RecordsRead:
     return RecordsRead(tuple(TopicRecord(offset, record) for offset, record in enumerate(records)), is_whole=is_whole)
 
 
@@ -49,7 +49,7 @@ class Watched:
         self.portions: list[int] = []
         self.fails = 0
         self.playbook: Playbook
-        state = TopicState(name="kafka://store", is_followed=True)
+        state = TopicState(name=str(SETTINGS))
         self.topic = TopicSource(str(SETTINGS), state, reader=lambda tell: self.reader(tell, told))
         config = replace(CONFIG, quotas=(FILE,))
         self.keeper = RuleKeeper(config, self.topic, on_changes=self.changed, wall_ms=lambda: 0)
@@ -86,7 +86,7 @@ async def running(watched: Watched) -> AsyncIterator[Watched]:
 
 async def test_read_rules_are_in_force_before_the_reader_continues() -> None:
     watched = Watched(
-        ReadingBegan(), read(*(Rule(user=f"u{n}", limits={"connections": 5}) for n in range(600))), EndReached()
+        ReadingBegan(), read(*(Setting(user=f"u{n}", key="connections", value=5) for n in range(600))), EndReached()
     )
 
     async with running(watched):
@@ -125,7 +125,7 @@ async def test_a_failure_is_logged_once_and_changes_nothing(caplog: pytest.LogCa
 
 
 async def test_reread_rules_are_in_force_before_clients_are_served() -> None:
-    rules = [Rule(user=f"u{n}", limits={"connections": 5}) for n in range(600)]
+    rules = [Setting(user=f"u{n}", key="connections", value=5) for n in range(600)]
     watched = Watched(ReadingBegan(), read(*rules[:10]), ReadFailed("away"), ReadingBegan(), read(*rules), EndReached())
     in_force: list[int] = []
 

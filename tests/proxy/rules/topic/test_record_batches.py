@@ -6,18 +6,18 @@ import tracemalloc
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from kafka_quota_proxy.config.quota_record import QuotaRecord, RecordFault, Rule, encode
+from kafka_quota_proxy.config.quota_record import RecordFault, Setting, encode
 from kafka_quota_proxy.proxy.rules.topic.record_batches import MOST_DECOMPRESSED_BYTES, RecordBatches
 from tests.support.record_batches import batch, compressed, resealed
 
 OTHER_CODEC = "it is compressed, but not with gzip; write without compression, or with gzip"
 
 
-def rule(number: int) -> Rule:
-    return Rule(user=f"u{number}", limits={"producer_byte_rate": 1.0})
+def rule(number: int) -> Setting:
+    return Setting(user=f"u{number}", key="producer_byte_rate", value=1.0)
 
 
-def read(data: bytes, offset: int = 0) -> tuple[list[tuple[int, QuotaRecord | str]], int]:
+def read(data: bytes, offset: int = 0) -> tuple[list[tuple[int, Setting | str]], int]:
     batches = RecordBatches(data, offset)
     found = [
         (one.offset, str(one.record) if isinstance(one.record, RecordFault) else one.record)

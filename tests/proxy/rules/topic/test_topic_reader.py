@@ -13,7 +13,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.quota_record import QuotaRecord, RecordFault, Rule
+from kafka_quota_proxy.config.quota_record import RecordFault, Setting
 from kafka_quota_proxy.proxy.rules.topic import topic_reader as reader_module
 from kafka_quota_proxy.proxy.rules.topic.clients import (
     EndReached,
@@ -28,8 +28,8 @@ from tests.support.stub_broker import eventually
 from tests.support.topic_cluster import BROKERS, SETTINGS, TopicCluster
 
 
-def rule(number: int) -> Rule:
-    return Rule(user=f"u{number}", limits={"producer_byte_rate": 1.0})
+def rule(number: int) -> Setting:
+    return Setting(user=f"u{number}", key="producer_byte_rate", value=1.0)
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Cluster(TopicCluster):
     asked: list[Any] = field(default_factory=list)
     fetches: int = 0
 
-    def append(self, *records: QuotaRecord, gaps: int = 0, is_control: bool = False) -> None:
+    def append(self, *records: Setting, gaps: int = 0, is_control: bool = False) -> None:
         first = self.log[-1][0] if self.log else self.beginning
         self.log.append((first + len(records) + gaps, batch(first, *records, gaps=gaps, is_control=is_control)))
 
@@ -118,7 +118,7 @@ async def reading() -> AsyncIterator[tuple[list[ReaderEvent], Until]]:
         await asyncio.wait([task])
 
 
-def records(told: list[ReaderEvent]) -> list[QuotaRecord | RecordFault]:
+def records(told: list[ReaderEvent]) -> list[Setting | RecordFault]:
     return [seen.record for one in told if isinstance(one, RecordsRead) for seen in one.records]
 
 

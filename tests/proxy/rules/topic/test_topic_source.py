@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement
-from kafka_quota_proxy.config.quota_record import TERMS, QuotaRecord, Rule, Setting
+from kafka_quota_proxy.config.quota_record import TERMS, Setting
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.proxy.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
@@ -112,7 +112,7 @@ async def test_change_is_in_force_when_it_is_answered_and_then_at_every_proxy() 
     ]
 
 
-def batch(offset: int, *records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
+def batch(offset: int, *records: Setting, is_whole: bool = True) -> RecordsRead:
     """Return the event that a reader reports for the records of a batch."""
     seen = tuple(TopicRecord(at, record) for at, record in enumerate(records, start=offset))
     return RecordsRead(seen, offset + len(seen), is_whole=is_whole)
@@ -326,21 +326,21 @@ async def test_change_after_one_of_unknown_outcome_is_made(monkeypatch: pytest.M
 
 
 @on_uvloop
-async def test_change_hidden_by_a_publisher_meanwhile_has_an_unknown_outcome() -> None:
+async def test_change_with_unknown_terms_from_elsewhere_has_an_unknown_outcome() -> None:
     log = TopicLog()
     async with bed(log) as one:
         append = one.writer.append
 
         async def overtaken(records: Sequence[Record]) -> int:
-            log.write(Rule(user="alice", limits={P: 9.0}))
+            log.records.append((b'{"user":"alice","key":"terms"}', b'{"value":["of a later version"]}'))
             return await append(records)
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(one.writer, "append", overtaken)
-            with pytest.raises(NotKeptError, match=r"at offset 1, and kafka://.*/store@0 holds .* user alice") as no:
+            with pytest.raises(NotKeptError, match=r"because of the terms of user alice in kafka://.*/store@1") as no:
                 await one.set(ALICE, {P: 5.0})
         assert (no.value.error_code, no.value.may_hold) == (REQUEST_TIMED_OUT, True)
-        assert one.stored == {ALICE: rule(**{P: 9.0})}
+        assert one.stored == {}
 
 
 @on_uvloop

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement
 from kafka_quota_proxy.config.quota_record import (
     TERMS,
-    QuotaRecord,
     RecordFault,
-    Rule,
     Setting,
     decode,
     encode,
@@ -28,7 +26,7 @@ from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicState, settings
 
 P, C, RATE = "producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"
 ALICE = Entity(user="alice")
-Record = QuotaRecord | RecordFault
+Record = Setting | RecordFault
 
 
 def rule(**limits: float) -> StoredRule:
@@ -98,18 +96,6 @@ def test_rules_come_in_the_order_of_the_topic_and_say_where_from() -> None:
     assert reader.state.entities == 1
 
 
-def test_published_rule_replaces_the_settings_and_has_its_offset_as_source() -> None:
-    reader = Reader().starts(setting(P, 5.0), Rule(user="alice", limits={C: 7.0}))
-    reader.settles()
-    assert reader.told == {ALICE: rule(**{C: 7.0})}
-    assert reader.state.places == {ALICE: "kafka://k:9092/store@1"}
-
-    reader.takes(Rule(user="alice"), first=2)
-    reader.settles()
-    assert reader.told == {ALICE: rule(**{P: 5.0})}
-    assert reader.state.places == {}
-
-
 def test_recreated_topic_is_warned_of() -> None:
     reader = Reader().starts(setting(P, 1.0), setting(P, 2.0))
     reader.settles()
@@ -155,7 +141,6 @@ def test_number_of_entities_is_bounded() -> None:
 USERS = st.sampled_from(["a", DEFAULT])
 OPS = st.dictionaries(st.sampled_from([P, C]), st.sampled_from([None, 1.0, 2.0]), min_size=1)
 FOREIGN = st.one_of(
-    st.builds(lambda user, limits: Rule(user=user, limits=limits), USERS, st.sampled_from([{}, {P: 5.0}])),
     st.sampled_from([garbage(b'{"user":"a","key":"producer_byte_rate"}'), garbage(b'{"user":"a"}'), garbage(b"?")]),
     st.just(garbage(b'{"user":"a","key":"terms"}')),
 )
@@ -167,17 +152,13 @@ def expected(log: Iterable[Record]) -> dict[Entity, StoredRule]:
     for record in log:
         if isinstance(record, Setting):
             last[Entity(record.user, record.client_id, record.ip), record.key] = record.value
-        elif isinstance(record, Rule):
-            last[Entity(record.user, record.client_id, record.ip), ""] = record.limits
         elif isinstance(record, RecordFault) and isinstance(record.about, Setting) and record.about.key == TERMS:
             about = Entity(record.about.user, record.about.client_id, record.about.ip)
             last[about, TERMS] = last.get((about, TERMS)) or record
     found: dict[Entity, Mapping[str, float]] = {}
     for (entity, key), value in last.items():
-        if key in (P, C) and value is not None and not last.get((entity, "")) and not last.get((entity, TERMS)):
+        if key in (P, C) and value is not None and not last.get((entity, TERMS)):
             found[entity] = {**found.get(entity, {}), key: value}  # type: ignore[dict-item]
-        elif not key and value:
-            found[entity] = value  # type: ignore[assignment]
     return {entity: StoredRule(limits=limits) for entity, limits in found.items()}
 
 
@@ -284,6 +265,17 @@ def test_two_proxies_may_change_different_keys_of_an_entity_at_once(
 
     wanted = own[0] | own[1]
     assert reader.told == ({ALICE: StoredRule(limits=wanted)} if wanted else {})
+
+
+def test_tombstones_do_not_count_as_entities() -> None:
+    reader = Reader().starts(setting(P, 1.0, "u0"))
+    records = [setting(P, None, f"u{number}") for number in range(5)]
+    records += [setting(P, 2.0, f"u{number}") for number in (7, 8, 9)]
+    reader.starts(*records, garbage(b'{"user":"u0","key":"producer_byte_rate"}'))
+    reader.settles()
+
+    assert {entity.user for entity in reader.told} == {"u7", "u8", "u9"}
+    assert not any("ignored" in text for text in reader.said())
 
 
 # -- terms --
