@@ -66,8 +66,6 @@ DescribeCluster front
     brokers [begin offset, broker_id int32, host utf8, port int32, rest offset, rack utf8?, is_fenced bool 2+]
     brokers_end offset
 
-FindCoordinator request
-    key string 0-3, key_type int8 1+, coordinator_keys (key string) 4+
 FindCoordinator response
     throttle_time_ms int32 1+, error_at offset, error_code int16 0-3, error_message utf8? 1-3
     begin offset, node_id int32 0-3, host utf8 0-3, port int32 0-3, rest offset

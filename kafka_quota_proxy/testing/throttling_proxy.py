@@ -28,9 +28,7 @@ _GUARD: Final = "kafka_quota_proxy.proxy.cli.demo.guard"
 _BROKER: Final = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
 _PROXY: Final = "kafka_quota_proxy.proxy"
 _BROKER_READY: Final = re.compile(r"ready on ")
-_PROXY_READY: Final = r"listening on \S+ \({name}\) "
-# Broker 1 leads all partitions at first. The others are there for moved leaders.
-_BROKERS: Final = 3
+_PROXY_READY: Final = re.compile(r"listening on \S+ \(test\) ")
 # A cluster in front of which the proxy runs may have as many.
 _MOST_BROKERS: Final = 32
 _START_TIMEOUT_S: Final = 20.0
@@ -52,7 +50,6 @@ class ThrottlingProxy:
     Args:
         bootstrap_servers: The Kafka in front of which it runs, as ``HOST:PORT`` with commas between several. If it is
             None, an embedded broker is started: librdkafka's mock cluster, which creates each topic that is asked for.
-            It has three brokers. Broker 1 leads each new partition.
         quotas: The rules in force at the start, as in the section ``quotas`` of the configuration file.
 
     Attributes:
@@ -176,26 +173,22 @@ class ThrottlingProxy:
     def _start(self) -> None:
         directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-throttle-")))
         admin, first, *addresses = (f"127.0.0.1:{port}" for port in adjacent_ports(2 + _MOST_BROKERS))
-        binds, brokers = [first, *addresses[: _BROKERS - 1]], addresses[_BROKERS : 2 * _BROKERS]
-        listeners: list[dict[str, Any]]
+        listener: dict[str, Any]
         if self._upstream is not None and (why := why_not_kafka(self._upstream)):
             raise StartError(why)
         if self._upstream is None:
             if find_spec("confluent_kafka") is None:
                 raise StartError(f"the embedded broker needs an extra: {install_line('testing')}")
-            listeners = [
-                {"name": f"broker-{number}", "bind": bind, "upstream": broker}
-                for number, (bind, broker) in enumerate(zip(binds, brokers, strict=True), start=1)
-            ]
+            listener = {"name": "test", "bind": first, "upstream": addresses[0]}
         else:
             ports = f"{_port(addresses[0])}-{_port(addresses[-1])}"
-            listeners = [{"name": "test", "bind": first, "bootstrap_servers": self._upstream, "broker_ports": ports}]
+            listener = {"name": "test", "bind": first, "bootstrap_servers": self._upstream, "broker_ports": ports}
         file = directory / "proxy.yaml"
         # JSON is valid YAML.
         file.write_text(
             json.dumps(
                 {
-                    "listeners": listeners,
+                    "listeners": [listener],
                     "quotas": self._first_rules,
                     "admin": {"bind": admin},
                     "testing": True,
@@ -205,10 +198,10 @@ class ThrottlingProxy:
         )
         started = []
         if self._upstream is None:
-            words = ["-m", _BROKER, "--advertise", ",".join(binds), "--port", ",".join(map(_port, brokers))]
+            words = ["-m", _BROKER, "--advertise", first, "--port", _port(addresses[0])]
             started.append(self._stack.enter_context(_running("the embedded broker", words, directory, _BROKER_READY)))
         words = ["-m", _PROXY, "run", str(file)]
-        ready = re.compile(_PROXY_READY.format(name=listeners[-1]["name"]))
+        ready = _PROXY_READY
         started.append(self._stack.enter_context(_running("the proxy", words, directory, ready)))
         for one in started:  # they start at the same time
             one.wait()

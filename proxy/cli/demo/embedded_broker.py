@@ -1,9 +1,8 @@
-"""Runs brokers in a process: ``python -m … --advertise HOST:PORT[,…] [--port PORT[,…]] [--preload BYTES:COUNT]``.
+"""Runs a broker in a process: ``python -m … --advertise HOST:PORT [--port PORT] [--preload BYTES:COUNT]``.
 
-There is a broker for each ``--advertise`` address, with the node ids 1, 2, … in their order. The Metadata responses
-contain these addresses. They are the proxy's, so clients connect through the proxy. With ``--preload``, the process has
-the topics of the demo, and writes COUNT records of BYTES to the consumer's. The process prints
-``ready on HOST:PORT[,…]``, and ends on SIGTERM or SIGINT.
+The Metadata responses contain the ``--advertise`` address. It is the proxy's, so clients connect through the proxy.
+With ``--preload``, the process has the topics of the demo, and writes COUNT records of BYTES to the consumer's. The
+process prints ``ready on HOST:PORT``, and ends on SIGTERM or SIGINT.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import argparse
 import asyncio
 import signal
 import sys
-from collections.abc import Sequence
 
 import aiokafka
 import uvloop
@@ -24,40 +22,34 @@ from kafka_quota_proxy.proxy.cli.demo.mock_groups import MockGroups
 from kafka_quota_proxy.proxy.cli.demo.workload import CONSUMER_TOPIC, PRODUCER_TOPIC, DemoError
 
 
-async def _run(*, advertised: Sequence[str], ports: Sequence[int], records: tuple[int, int] | None) -> None:
+async def _run(*, advertised: str, port: int, records: tuple[int, int] | None) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     topics = () if records is None else (PRODUCER_TOPIC, CONSUMER_TOPIC)
-    with MockCluster(topics, brokers=len(advertised)) as mock:
-        servers = await serve(mock, ports)
-        own = ["{}:{}".format(*server.sockets[0].getsockname()) for server in servers]
+    with MockCluster(topics) as mock:
+        server = await serve(mock, port)
+        own = "{}:{}".format(*server.sockets[0].getsockname())
         if records is not None:
             # The topic is filled before the proxy's address is advertised, because the proxy would charge these bytes.
             _advertise(mock, own)
             value_bytes, count = records
-            await preload(own[0], value_bytes=value_bytes, records=count)
+            await preload(own, value_bytes=value_bytes, records=count)
         _advertise(mock, advertised)
-        sys.stdout.write(f"ready on {','.join(own)}\n")
+        sys.stdout.write(f"ready on {own}\n")
         sys.stdout.flush()
         await stop.wait()
-        for server in servers:
-            server.close()
+        server.close()
 
 
-async def serve(mock: MockCluster, ports: Sequence[int]) -> list[asyncio.Server]:
-    """Listen on a port for each broker of the mock cluster, in the order of their node ids."""
-    admin, groups = MockAdmin(mock), MockGroups(mock)
-    return [
-        await mock_relay.serve(mock_port=mock_port, port=port, admin=admin, groups=groups)
-        for mock_port, port in zip(mock.ports, ports, strict=True)
-    ]
+async def serve(mock: MockCluster, port: int) -> asyncio.Server:
+    """Listen on a port in place of the mock's broker."""
+    return await mock_relay.serve(mock_port=mock.port, port=port, admin=MockAdmin(mock), groups=MockGroups(mock))
 
 
-def _advertise(mock: MockCluster, addresses: Sequence[str]) -> None:
-    for node_id, address in enumerate(addresses, start=1):
-        host, _, port = address.rpartition(":")
-        mock.advertise(node_id, host, int(port))
+def _advertise(mock: MockCluster, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    mock.advertise(host, int(port))
 
 
 async def preload(bootstrap: str, *, value_bytes: int, records: int) -> None:
@@ -76,20 +68,16 @@ async def preload(bootstrap: str, *, value_bytes: int, records: int) -> None:
 def main() -> int:
     """Parse the command line, run the broker until a signal arrives, and return the exit status."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--advertise", required=True, metavar="HOST:PORT[,…]")
-    parser.add_argument("--port", metavar="PORT[,…]", help="the ports to listen on; 0 for any, which is the default")
+    parser.add_argument("--advertise", required=True, metavar="HOST:PORT")
+    parser.add_argument("--port", type=int, default=0, help="the port to listen on; 0 for any, which is the default")
     parser.add_argument("--preload", metavar="BYTES:COUNT")
     arguments = parser.parse_args()
-    advertised = arguments.advertise.split(",")
-    ports = [0] * len(advertised) if arguments.port is None else [int(port) for port in arguments.port.split(",")]
-    if len(ports) != len(advertised):
-        parser.error("--port has to have as many ports as --advertise has addresses")
     records = None
     if arguments.preload is not None:
         value_bytes, _, count = arguments.preload.partition(":")
         records = int(value_bytes), int(count)
     try:
-        uvloop.run(_run(advertised=advertised, ports=ports, records=records))
+        uvloop.run(_run(advertised=arguments.advertise, port=arguments.port, records=records))
     except DemoError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -1,10 +1,8 @@
 """Answers admin requests in place of librdkafka's mock cluster, which has none.
 
-Topics are created and deleted in the mock cluster. Other admin requests are not announced, so that the client itself
-reports them as unsupported.
-
-All partitions of a topic are led by broker 1 unless the client assigns replicas, and all groups are coordinated by it.
-The mock chooses both differently, so topics are created here before the mock sees the request that asks for them.
+Topics are created and deleted in the mock cluster. A topic may ask for any number of replicas, and has one. Topics are
+created here before the mock sees the request that asks for them, so that all topics are known. Other admin requests are
+not announced, so that the client itself reports them as unsupported.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ _NO_ERROR: Final[Error] = (0, None)
 
 
 class MockAdmin:
-    """Answers the admin requests to all brokers of a mock cluster. Requests and responses are frames without a size.
+    """Answers the admin requests to the broker of a mock cluster. Requests and responses are frames without a size.
 
     Attributes:
         versions: The oldest and the newest version of each API that is answered, by API key.
@@ -64,7 +62,7 @@ class MockAdmin:
         api_key, version = struct.unpack_from(">hh", frame)
         oldest, newest = _VERSIONS.get(api_key, (0, -1))
         is_answered = oldest <= version <= newest
-        if not is_answered and api_key not in (ApiKey.METADATA, ApiKey.FIND_COORDINATOR):
+        if not is_answered and api_key != ApiKey.METADATA:
             return None
         framed = struct.pack(">i", len(frame)) + frame
         try:
@@ -75,9 +73,6 @@ class MockAdmin:
             raise ValueError(f"a request of {API_NAMES[api_key]} v{version} cannot be read: {error}") from None
         if api_key == ApiKey.METADATA:
             self._create_named_topics(request)
-        elif api_key == ApiKey.FIND_COORDINATOR:
-            key, kind, _ = request
-            self._mock.set_coordinator("transaction" if kind == 1 else "group", key, 1)
         if not is_answered:
             return None
         response = self._answers[api_key](request)
@@ -87,8 +82,8 @@ class MockAdmin:
         topics, may_create, *_ = request
         for _, name in (topics or ()) if may_create is not False else ():  # it is None before v4
             topic = name.decode() if name else ""
-            if topic not in self._mock.leaders and _TOPIC.fullmatch(topic):
-                self._mock.create_topic(topic, [1] * _DEFAULT_PARTITIONS)
+            if topic not in self._mock.topics and _TOPIC.fullmatch(topic):
+                self._mock.create_topic(topic, _DEFAULT_PARTITIONS)
 
     def _create_topics(self, request: Fields) -> Fields:
         topics, _, _, validate_only = request
@@ -110,20 +105,18 @@ class MockAdmin:
     ) -> Error:
         if not _TOPIC.fullmatch(topic):
             return _INVALID_TOPIC, f"Topic name is invalid: '{topic}'"
-        if topic in self._mock.leaders:
+        if topic in self._mock.topics:
             return _TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists."
         if replicas:
-            if sorted(replicas) != list(range(len(replicas))) or not all(map(self._are_brokers, replicas.values())):
+            if sorted(replicas) != list(range(len(replicas))) or not all(replicas.values()):
                 return _INVALID_REPLICA_ASSIGNMENT, f"Invalid replica assignment for topic '{topic}'."
-            leaders = [replicas[partition][0] for partition in range(len(replicas))]
+            partitions = len(replicas)
         elif partitions < 1 and partitions != -1:
             return _INVALID_PARTITIONS, "Number of partitions must be larger than 0."
-        elif replication_factor not in (-1, *range(1, self._mock.brokers + 1)):
-            return _INVALID_REPLICATION_FACTOR, f"The brokers are 1 to {self._mock.brokers}."
-        else:
-            leaders = [1] * (_DEFAULT_PARTITIONS if partitions == -1 else partitions)
+        elif replication_factor < 1 and replication_factor != -1:
+            return _INVALID_REPLICATION_FACTOR, "Replication factor must be larger than 0."
         if not validate_only:
-            self._mock.create_topic(topic, leaders)
+            self._mock.create_topic(topic, _DEFAULT_PARTITIONS if partitions == -1 else partitions)
         return _NO_ERROR
 
     def _delete_topics(self, request: Fields) -> Fields:
@@ -132,11 +125,7 @@ class MockAdmin:
         return None, 0, None, results, None
 
     def _delete_topic(self, topic: str) -> int:
-        if topic not in self._mock.leaders:
+        if topic not in self._mock.topics:
             return _UNKNOWN_TOPIC_OR_PARTITION
         self._mock.delete_topic(topic)
         return 0
-
-    def _are_brokers(self, replicas: Sequence[int]) -> bool:
-        known = {*range(1, self._mock.brokers + 1)}
-        return bool(replicas) and len({*replicas}) == len(replicas) and known.issuperset(replicas)

@@ -46,27 +46,25 @@ _ANSWERS_BYTES: Final = 1 << 16
 
 
 class MockCluster:
-    """A mock cluster whose brokers have the node ids 1, 2, …, and all of which hold all partitions.
+    """A mock cluster of one broker, which has the node id 1.
 
     Use it as a context manager. ``topics`` are created with one partition each.
 
     Attributes:
-        brokers: The number of brokers.
-        leaders: The node id of the leader of each partition, by topic.
+        topics: The number of partitions of each topic.
 
     Raises:
         DemoError: confluent-kafka is not installed, or its mock cluster does not start.
     """
 
-    def __init__(self, topics: Sequence[str] = (), *, brokers: int = 1) -> None:
-        self.brokers = brokers
-        self.leaders: dict[str, list[int]] = {}
+    def __init__(self, topics: Sequence[str] = ()) -> None:
+        self.topics: dict[str, int] = {}
         self._library = load_librdkafka()
         self._client = self._new_client()
-        self._cluster = self._function("mock_cluster_new", c_void_p, c_void_p, c_int)(self._client, brokers)
+        self._cluster = self._function("mock_cluster_new", c_void_p, c_void_p, c_int)(self._client, 1)
         if not self._cluster:
             raise DemoError("librdkafka's mock cluster does not start")
-        self._waker = socket.create_connection(("127.0.0.1", self.ports[0]))
+        self._waker = socket.create_connection(("127.0.0.1", self.port))
         set_versions = self._operation("mock_set_apiversion", c_int, c_void_p, c_int16, c_int16, c_int16)
         for api_key, newest in _VERSION_CAPS.items():
             set_versions(self._cluster, api_key, 0, newest)
@@ -75,48 +73,34 @@ class MockCluster:
         # Metadata responses name no controller otherwise, and Java's admin client waits for one.
         self._operation("mock_set_controller_id", None, c_void_p, c_int32)(self._cluster, 1)
         for topic in topics:
-            self.create_topic(topic, [1])
+            self.create_topic(topic, 1)
 
     @property
-    def ports(self) -> list[int]:
-        """The ports on 127.0.0.1 on which the brokers listen, by node id, whatever addresses they advertise."""
+    def port(self) -> int:
+        """The port on 127.0.0.1 on which the broker listens, whatever address it advertises."""
         bootstraps = self._function("mock_cluster_bootstraps", c_char_p, c_void_p)
-        return [int(each.rpartition(":")[2]) for each in bootstraps(self._cluster).decode().split(",")]
+        return int(bootstraps(self._cluster).decode().rpartition(":")[2])
 
-    def advertise(self, node_id: int, host: str, port: int) -> None:
-        """Set the address that Metadata responses of all brokers give for this broker from now on."""
+    def advertise(self, host: str, port: int) -> None:
+        """Set the address that Metadata responses give for the broker from now on."""
         set_address = self._operation("mock_broker_set_host_port", None, c_void_p, c_int32, c_char_p, c_int)
-        set_address(self._cluster, node_id, host.encode(), port)
+        set_address(self._cluster, 1, host.encode(), port)
 
-    def create_topic(self, topic: str, leaders: Sequence[int]) -> None:
-        """Create a topic with a partition for each of ``leaders``, the node id of its leader.
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic.
 
         Raises:
             DemoError: The mock refuses the topic, for example because it exists.
         """
         create = self._operation("mock_topic_create", c_int, c_void_p, c_char_p, c_int, c_int)
-        if error := create(self._cluster, topic.encode(), len(leaders), self.brokers):
+        if error := create(self._cluster, topic.encode(), partitions, 1):
             raise DemoError(f"librdkafka's mock cluster refuses topic {topic}: error {error}")
-        self.leaders[topic] = [1] * len(leaders)
-        if self.brokers > 1:  # otherwise the mock's choice, which is random, is the only one
-            for partition, leader in enumerate(leaders):
-                self.set_leader(topic, partition, leader)
+        self.topics[topic] = partitions
 
     def delete_topic(self, topic: str) -> None:
         """Delete an existing topic and its records."""
         self._operation("mock_topic_delete", c_int, c_void_p, c_char_p)(self._cluster, topic.encode())
-        del self.leaders[topic]
-
-    def set_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Make a broker the leader of an existing partition, in a new leader epoch."""
-        set_leader = self._operation("mock_partition_set_leader", c_int, c_void_p, c_char_p, c_int32, c_int32)
-        set_leader(self._cluster, topic.encode(), partition, node_id)
-        self.leaders[topic][partition] = node_id
-
-    def set_coordinator(self, kind: str, key: str, node_id: int) -> None:
-        """Make a broker the coordinator of a ``group`` or ``transaction``."""
-        set_coordinator = self._operation("mock_coordinator_set", c_int, c_void_p, c_char_p, c_char_p, c_int32)
-        set_coordinator(self._cluster, kind.encode(), key.encode(), node_id)
+        del self.topics[topic]
 
     def set_rebalance_delay_ms(self, delay_ms: int) -> None:
         """Set how long new groups wait for members after their first one."""

@@ -74,7 +74,7 @@ class MockGroups:
         member = _STRING.decode(fields)
         group = self._groups.setdefault(name, _Group())
         if api_key == _JOIN_GROUP:
-            self._join(name, group, member)
+            self._join(group, member)
         elif api_key == _LEAVE_GROUP:
             group.is_over |= group.members.pop(member, None) is not None
         elif member in group.members and (group.is_over or group.members[member] != group.round):
@@ -93,10 +93,10 @@ class MockGroups:
             _STRING.decode(fields)
         if Int32.decode(fields) != -1:
             return frame
-        topics = [(topic, range(len(leaders))) for topic, leaders in self._mock.leaders.items()]
+        topics = [(topic, range(partitions)) for topic, partitions in self._mock.topics.items()]
         return frame[: fields.tell() - 4] + bytes(_TOPICS.encode(topics))
 
-    def _join(self, name: str, group: _Group, member: str) -> None:
+    def _join(self, group: _Group, member: str) -> None:
         if not group.is_over and self._clock() < group.ends_s:
             return
         group.members = {each: number for each, number in group.members.items() if number == group.round}
@@ -105,7 +105,6 @@ class MockGroups:
         group.is_over = False
         # The mock's own clock starts later, so that nobody joins the group after its end there.
         group.ends_s = self._clock() + delay_ms / 1_000
-        self._mock.set_coordinator("group", _round_name(name, group.round), 1)
         self._mock.set_rebalance_delay_ms(delay_ms)
 
     def _joined(self, response: bytes, version: int, group: _Group, number: int, *, is_join: bool) -> bytes:

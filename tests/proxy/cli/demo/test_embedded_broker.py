@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import aiokafka
 import confluent_kafka
@@ -28,27 +27,19 @@ with warnings.catch_warnings():
 
 
 @contextlib.asynccontextmanager
-async def broker(topics: Sequence[str] = (), *, brokers: int = 1) -> AsyncIterator[str]:
-    """Run brokers in this process. Yields the address of the first."""
-    with MockCluster(topics, brokers=brokers) as mock:
-        servers = await serve(mock, [0] * brokers)
-        for node_id, server in enumerate(servers, start=1):
-            mock.advertise(node_id, *server.sockets[0].getsockname())
-        yield "{}:{}".format(*servers[0].sockets[0].getsockname())
-        for server in servers:
-            server.close()
-            await server.wait_closed()
+async def broker(topics: Sequence[str] = ()) -> AsyncIterator[str]:
+    """Run a broker in this process. Yields its address."""
+    with MockCluster(topics) as mock:
+        server = await serve(mock, 0)
+        mock.advertise(*server.sockets[0].getsockname())
+        yield "{}:{}".format(*server.sockets[0].getsockname())
+        server.close()
+        await server.wait_closed()
 
 
 @pytest.fixture
 async def bootstrap() -> AsyncIterator[str]:
     async with broker((PRODUCER_TOPIC, CONSUMER_TOPIC)) as address:
-        yield address
-
-
-@pytest.fixture
-async def three_brokers() -> AsyncIterator[str]:
-    async with broker(brokers=3) as address:
         yield address
 
 
@@ -82,47 +73,6 @@ def _produce_without_acks_and_read_back(bootstrap: str) -> list[bytes]:
     values = [record.value for record in islice(consumer, 4)]
     consumer.close()
     return values
-
-
-async def _leaders(address: str, topic: str) -> list[int]:
-    metadata = await asyncio.to_thread(AdminClient({"bootstrap.servers": address}).list_topics, topic, timeout=10)
-    return [each.leader for _, each in sorted(metadata.topics[topic].partitions.items())]
-
-
-async def test_broker_1_leads_each_topic_that_a_client_asks_for(three_brokers: str) -> None:
-    for topic in ("first", "second", "third"):  # the mock would choose others, with odds of 3**-12 against it
-        async with aiokafka.AIOKafkaProducer(bootstrap_servers=three_brokers) as producer:
-            await producer.send_and_wait(topic, b"x")
-
-        assert await _leaders(three_brokers, topic) == [1] * 4
-
-
-async def test_librdkafka_reads_what_it_writes_on_three_leaders(three_brokers: str) -> None:
-    failures: list[object] = []
-
-    def note(error: object, _: object) -> None:
-        if error is not None:
-            failures.append(error)
-
-    client: dict[str, Any] = {"bootstrap.servers": three_brokers, "group.id": "group", "auto.offset.reset": "earliest"}
-    client |= {"auto.commit.interval.ms": 100, "on_commit": note}
-    spread = NewTopic("spread", 4, replica_assignment=[[1], [2], [3], [1]])
-    admin = AdminClient({"bootstrap.servers": three_brokers})
-    await asyncio.to_thread(admin.create_topics([spread])["spread"].result, 10)
-    producer = confluent_kafka.Producer({"bootstrap.servers": three_brokers, "linger.ms": 1})
-    consumer = confluent_kafka.Consumer(client)
-    consumer.subscribe(["spread"])
-    read = asyncio.ensure_future(asyncio.to_thread(_read, consumer, 300))
-
-    for number in range(300):
-        producer.produce("spread", str(number), partition=number % 4, on_delivery=note)
-        producer.poll(0)
-        await asyncio.sleep(0.005)
-    await asyncio.to_thread(producer.flush, 10)
-
-    assert await _leaders(three_brokers, "spread") == [1, 2, 3, 1]
-    assert sorted(map(int, await read)) == list(range(300))
-    assert failures == []
 
 
 def _read(consumer: confluent_kafka.Consumer, count: int) -> list[bytes]:
@@ -201,17 +151,17 @@ async def test_librdkafka_administers_topics(bootstrap: str) -> None:
     assert (exists.code(), exists.str()) == (36, "Topic 'new' already exists.")
 
 
-async def test_the_brokers_advertise_the_proxy(tmp_path: Path) -> None:
+async def test_the_broker_advertises_the_proxy(tmp_path: Path) -> None:
     module = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
     port = free_ports(1)[0]
-    ports = ("--advertise", "127.0.0.1:12345,127.0.0.1:12346", "--port", f"{port},0")
+    ports = ("--advertise", "127.0.0.1:12345", "--port", str(port))
     async with running("the embedded broker", ("-m", module, *ports, "--preload", "100:2"), log=tmp_path / "log") as it:
-        addresses = (await it.wait_for_line(re.compile(r"ready on (\S+)")))[1].split(",")
-        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=addresses[1])
+        address = (await it.wait_for_line(re.compile(r"ready on (\S+)")))[1]
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=address)
 
         await producer.client.bootstrap()
 
         brokers = {(each.nodeId, each.host, each.port) for each in producer.client.cluster.brokers()}
         await producer.stop()
-    assert addresses[0] == f"127.0.0.1:{port}"
-    assert brokers == {(1, "127.0.0.1", 12345), (2, "127.0.0.1", 12346)}
+    assert address == f"127.0.0.1:{port}"
+    assert brokers == {(1, "127.0.0.1", 12345)}

@@ -17,10 +17,7 @@ class Mock:
     """Remembers the delay of the latest rebalance."""
 
     delay_ms = 0
-    leaders: Final = {"first": [1, 1], "second": [1]}
-
-    def set_coordinator(self, kind: str, key: str, node_id: int) -> None:
-        assert (kind, node_id) == ("group", 1)
+    topics: Final = {"first": 2, "second": 1}
 
     def set_rebalance_delay_ms(self, delay_ms: int) -> None:
         self.delay_ms = delay_ms
