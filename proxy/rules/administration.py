@@ -48,7 +48,7 @@ from kafka_quota_proxy.proxy.rules.keeper import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.outcome import Origin, outcomes
 from kafka_quota_proxy.proxy.rules.source import NotKeptError, RuleSource, RuleWriter, UnusableSourceError
-from kafka_quota_proxy.proxy.rules.text import log_words
+from kafka_quota_proxy.proxy.rules.text import shown_limits
 from kafka_quota_proxy.proxy.runtime.disk_access import directory_fault
 from kafka_quota_proxy.proxy.runtime.in_thread import WorkerThread
 from kafka_quota_proxy.proxy.runtime.isolation import alone, kept_up, report
@@ -213,11 +213,9 @@ class QuotaManager:
                     await alone(partial(self._serve, ticket), fail=partial(_fail, ticket))
 
     async def stop(self) -> None:
-        """Close the source and the audit log, and end the thread that works on large requests."""
+        """Close the source, and end the thread that works on large requests."""
         if self.source is not None:
             await self.source.stop()
-        if self.change_log is not None:
-            await self._thread.run(self.change_log.close)
         self._thread.shutdown()
 
     # -- one request --
@@ -365,6 +363,6 @@ def _altered(altered: QuotasAltered, request: AlterRequest) -> bytes:
 
 def _log_changes(principal: str, changes: Sequence[Change]) -> None:
     for entity, rule in changes[:_MOST_LOGGED]:
-        log.info("%s set the quotas of %s: %s", principal, entity, log_words(rule))
+        log.info("%s set the quotas of %s: %s", principal, entity, shown_limits(rule))
     if len(changes) > _MOST_LOGGED:
         log.info("%s set the quotas of %d others", principal, len(changes) - _MOST_LOGGED)

@@ -20,7 +20,7 @@ before. If ``new`` is null, it has none now.
 
 The last two have an error: ``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
 
-``open``, ``write`` and ``close`` of a ``ChangeLog`` block, so they must be called in one thread.
+``open`` and ``write`` of a ``ChangeLog`` block, so they must be called in one thread.
 """
 
 import logging
@@ -28,7 +28,6 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime
 from math import ceil
 from pathlib import Path
@@ -104,7 +103,7 @@ class ChangeLog:
         return 0 if self._audit is None else self._audit.lost
 
     def open(self) -> None:
-        """Open the audit log, if there is one, before any client is served. Raises StartError if that fails."""
+        """Try to open the audit log, if there is one, before any client is served. Raises StartError if that fails."""
         if self._audit is not None:
             self._audit.open()
 
@@ -164,30 +163,23 @@ class ChangeLog:
         if lines:
             self._audit.append(lines, now_ms=now)
 
-    def close(self) -> None:
-        """Close the audit log, if there is one."""
-        if self._audit is not None:
-            self._audit.close()
-
 
 class AuditFile:
     """The file of the audit log, for use in one thread. ``lost`` is the number of lines that could not be written.
 
-    If the file was renamed, for example by logrotate, the next write creates a new one. Lines are appended without a
-    sync to the disk, because the quotas themselves are safe in the store.
+    The file is opened for each write. So if it was renamed, for example by logrotate, the next write creates a new one.
+    Lines are appended without a sync to the disk, because the quotas themselves are safe in the store.
     """
 
     def __init__(self, path: Path) -> None:
         self.lost = 0
         self._path = path
-        self._file = -1
-        self._is_torn = False  # whether the file ends in the middle of a line
         self._logged_ms = -_AGAIN_AFTER_MS
 
     def open(self) -> None:
         """Open the file, and create it if it does not exist. Raises StartError if this is impossible."""
         try:
-            self._open()
+            self._append(b"")
         except OSError as error:
             fault = file_fault(self._path) or f"{self._path} cannot be opened: {error.strerror or error}"
             raise StartError(("store", "audit_log"), fault) from error
@@ -195,11 +187,9 @@ class AuditFile:
     def append(self, lines: Sequence[bytes], *, now_ms: int) -> None:
         """Append lines, each of which ends with a newline. If this fails, count them as lost and log an error."""
         try:
-            self._follow_name()
-            self._write(b"".join(lines))
+            self._append(b"".join(lines))
         except OSError as error:
             self.lost += len(lines)
-            self.close()
             if now_ms - self._logged_ms >= _AGAIN_AFTER_MS:
                 self._logged_ms = now_ms
                 log.error(  # noqa: TRY400 - a full disk needs no traceback
@@ -207,37 +197,16 @@ class AuditFile:
                     self._path, error.strerror or error, self.lost,
                 )  # fmt: skip
 
-    def close(self) -> None:
-        """Close the file. This may be called more than once."""
-        file, self._file = self._file, -1
-        if file >= 0:
-            # Even if close fails, the file is closed (see close(2)).
-            with suppress(OSError):
-                os.close(file)
-
-    def _open(self) -> None:
-        self._file = os.open(self._path, _FLAGS, _MODE)
-        size_bytes = os.fstat(self._file).st_size
-        self._is_torn = size_bytes > 0 and os.pread(self._file, 1, size_bytes - 1) != b"\n"
-
-    def _follow_name(self) -> None:
-        """Open the file if it is not open. If it was renamed or removed, create a new one and open that."""
-        if self._file >= 0:
-            ours = os.fstat(self._file)
-            with suppress(FileNotFoundError):
-                found = self._path.stat()
-                if (found.st_dev, found.st_ino) == (ours.st_dev, ours.st_ino):
-                    return
-            self.close()
-        self._open()
-
-    def _write(self, data: bytes) -> None:
-        # A full disk may have left a part of a line. A newline ends that part.
-        view = memoryview(b"\n" + data if self._is_torn else data)
-        written = 0
-        while written < len(view):
-            written += os.write(self._file, view[written:])
-        self._is_torn = False
+    def _append(self, data: bytes) -> None:
+        file = os.open(self._path, _FLAGS, _MODE)
+        try:
+            size_bytes = os.fstat(file).st_size
+            if data and size_bytes and os.pread(file, 1, size_bytes - 1) != b"\n":
+                data = b"\n" + data  # a full disk has left a part of a line, which a newline ends
+            while data:
+                data = data[os.write(file, data) :]
+        finally:
+            os.close(file)
 
 
 class ChangeLimit:

@@ -11,7 +11,7 @@ from typing import Final
 
 from kafka_quota_proxy.config.model import DEFAULT, Default
 from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY
-from kafka_quota_proxy.config.terms import NO_TERMS, written_terms
+from kafka_quota_proxy.config.terms import written_terms
 from kafka_quota_proxy.config.units import written_number
 from kafka_quota_proxy.proxy.rules.effective import RuleStatus
 from kafka_quota_proxy.proxy.rules.model import ENTITY_TYPES, Entity, StoredRule
@@ -38,19 +38,12 @@ def shown_limit(key: str, value: float) -> str:
     return written_number(value) if kind is None else kind.spec.unit.written(value)
 
 
-def shown_limits(rule: StoredRule) -> str:
-    """Return the limits and terms of a rule as text such as ``KEY=VALUE KEY=VALUE``."""
+def shown_limits(rule: StoredRule | None) -> str:
+    """Return the limits and terms of a rule as text such as ``KEY=VALUE KEY=VALUE``, or ``none``."""
+    if rule is None:
+        return "none"
     limits = [f"{key}={shown_limit(key, value)}" for key, value in in_order(rule.limits)]
     return " ".join((*limits, *(f"{key}={shown_term(value)}" for key, value in written_terms(rule.terms).items())))
-
-
-def log_words(rule: StoredRule | None) -> str:
-    """Return the limits and terms of a rule as text for a log message."""
-    fields: list[tuple[str, object]] = []
-    if rule is not None:
-        fields += [(key, shown_limit(key, value)) for key, value in rule.limits.items()]
-        fields += () if rule.terms is NO_TERMS else written_terms(rule.terms).items()
-    return ", ".join([f"{key}={value}" for key, value in fields]) or "none"
 
 
 def format_status(status: RuleStatus | None) -> str:

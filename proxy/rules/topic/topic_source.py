@@ -14,7 +14,7 @@ from kafka_quota_proxy.config.quota_record import encode
 from kafka_quota_proxy.proxy.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.source import ApplyChanges, NotKeptError
-from kafka_quota_proxy.proxy.rules.text import log_words
+from kafka_quota_proxy.proxy.rules.text import shown_limits
 from kafka_quota_proxy.proxy.rules.topic.clients import (
     EndReached,
     EventHandler,
@@ -273,7 +273,7 @@ class TopicSource:
             if found:
                 await self._apply([one.change for one in found])
             for (entity, rule), offset in found if self.writer and self.is_connected else ():
-                log.info("%s@%d sets the quotas of %s: %s", self.name, offset, entity, log_words(rule))
+                log.info("%s@%d sets the quotas of %s: %s", self.name, offset, entity, shown_limits(rule))
             # Let other tasks run even if nothing changed, as when a topic is read again.
             await asyncio.sleep(0)
 
