@@ -38,7 +38,6 @@ class CostProvider(Enum):
 
     DEFAULT = "default"  # each request costs 1
     WEIGHTED = "weighted"  # the time in each phase of the request times the weight of the phase
-    TRAFFIC = "traffic"  # not in Hadoop: its bytes and the broker's time; the request's bytes count on arrival
 
 
 class WithinLevel(Enum):

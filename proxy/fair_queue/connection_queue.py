@@ -143,7 +143,6 @@ class QueuedConnection:
         self,
         kind: RequestKind,
         identity: str,
-        size_bytes: int,
         *,
         is_alone: bool,
         may_refuse: bool,
@@ -172,9 +171,6 @@ class QueuedConnection:
                     line.stats.pass_by(kind.api_key)
                 elif (turn := self._begin(kind, identity, may_refuse, now_us)) is not _PASSES:
                     return turn
-        on_arrival = line.cost.on_arrival
-        if on_arrival is not None:
-            line.scheduler.charge(identity, on_arrival(size_bytes))
         self._sample += 1 if kind.has_answer and not kind.waits_for_data else 2
         return _PASSES
 
@@ -242,13 +238,12 @@ class QueuedConnection:
         kind: RequestKind,
         identity: str,
         service: ServiceTime,
-        response_bytes: int,
         brought_bytes: int,
         now_us: int,
     ) -> None:
         """Charge the cost of a request to ``identity``, and count the request. Call this when its response begins.
 
-        ``brought_bytes`` is the part of ``response_bytes`` that may be records, if the request is a fetch.
+        ``brought_bytes`` is the part of a fetch's response that may be records.
         """
         line, ticket = self.line, self.ticket
         # `_queue_us` inlined: this runs for each request.
@@ -258,7 +253,7 @@ class QueuedConnection:
         elapsed_us = service.elapsed_ns // 1_000
         cost = line.cost.flat
         if cost is None:
-            cost = self._cost(kind, queue_us, service, response_bytes)
+            cost = self._cost(kind, queue_us, service)
         if kind.is_poll:
             # A late response with much data does not show that the fetch waited: a busy broker is late with all data.
             self._awaits_data = brought_bytes <= EMPTY_BYTES and elapsed_us >= POLL_GRACE_US
@@ -278,18 +273,16 @@ class QueuedConnection:
 
     def unanswered(self, kind: RequestKind, identity: str, service: ServiceTime) -> None:
         """Charge the cost of a request that was forwarded, at least in part, and will have no response."""
-        self.line.scheduler.charge(identity, self._cost(kind, self._queue_us(), service, 0))
+        self.line.scheduler.charge(identity, self._cost(kind, self._queue_us(), service))
 
     def _queue_us(self) -> int:
         """Return how long the request that got the slot was queued, in microseconds."""
         ticket = self.ticket
         return 0 if ticket.state is _IDLE else max(0, ticket.started_us - ticket.arrived_us)
 
-    def _cost(self, kind: RequestKind, queue_us: int, service: ServiceTime, response_bytes: int) -> int:
+    def _cost(self, kind: RequestKind, queue_us: int, service: ServiceTime) -> int:
         elapsed_us, service_us = service.elapsed_ns // 1_000, service.worked_ns // 1_000
-        return self.line.cost.on_completion(
-            CompletedRequest(kind.api_key, queue_us, elapsed_us, service_us, response_bytes)
-        )
+        return self.line.cost.on_completion(CompletedRequest(kind.api_key, queue_us, elapsed_us, service_us))
 
     def time_out(self, now_us: int) -> None:
         """Give the slot back at its deadline, or keep it for now if the broker may be busy with the request."""

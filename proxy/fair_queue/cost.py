@@ -1,14 +1,12 @@
 """Computes the cost of a request. A user's share of the costs of all users decides how soon the user is served.
 
-Each listener uses one of three models:
+Each listener uses one of two models:
 
 * ``RequestCount``      counts 1 for each completed request (``DefaultCostProvider`` in Hadoop)
 * ``WeightedTimeCost``  adds up the times of a request's phases, with weights (``WeightedTimeCostProvider``)
-* ``TrafficCost``       adds up bytes, and the time for which the broker works on the request
 
 A model has these members:
 
-* ``on_arrival`` returns the charge for a request when it arrives. It is None if the model has no such charge.
 * ``flat`` is the charge for every completed request, if it is always the same. If ``flat`` is None, ``on_completion``
   computes the charge.
 * ``on_refusal`` is the charge for a refused request.
@@ -27,7 +25,6 @@ class CompletedRequest(NamedTuple):
     queue_us: int
     elapsed_us: int  # from the time at which the broker could begin until the response began
     service_us: int  # the part of elapsed_us in which the broker worked on the request
-    response_bytes: int
 
 
 class Phases(NamedTuple):
@@ -59,15 +56,12 @@ class Phases(NamedTuple):
 
 # What a request takes, if the broker has answered none.
 _LEAST_USUAL_US: Final = 1_000
-_PER_REQUEST: Final = 1_000
-_PER_SERVICE_US: Final = 100
 
 
 class RequestCount:
     """Charges 1 for each completed request, and 1 for each refused one. In Hadoop a refused one is free."""
 
     on_refusal = 1
-    on_arrival: None = None
     flat = 1
 
     def on_completion(self, done: CompletedRequest) -> int:
@@ -79,7 +73,6 @@ class WeightedTimeCost:
     """Charges each completed request for the time of each of its phases, multiplied by the weight of the phase."""
 
     on_refusal = 0
-    on_arrival: None = None
     flat: None = None
 
     def __init__(self, weights: CostWeights) -> None:
@@ -110,25 +103,7 @@ class WeightedTimeCost:
         return cost
 
 
-class TrafficCost:
-    """Charges 1,000 for each request, 1 for each byte, and 100 for each microsecond that the broker works on a request.
-
-    The bytes of a request are charged when it arrives, so that a burst counts before its first request is answered.
-    """
-
-    on_refusal = _PER_REQUEST
-    flat: None = None
-
-    def on_arrival(self, request_bytes: int) -> int:
-        """Return the charge for a request when it arrives: 1,000, and 1 for each byte of the request."""
-        return _PER_REQUEST + request_bytes
-
-    def on_completion(self, done: CompletedRequest) -> int:
-        """Return the charge for the bytes of the response and for the time that the broker worked on the request."""
-        return done.response_bytes + _PER_SERVICE_US * max(0, done.service_us)
-
-
-CostModel: TypeAlias = RequestCount | WeightedTimeCost | TrafficCost
+CostModel: TypeAlias = RequestCount | WeightedTimeCost
 
 
 def upload_cost(model: CostModel, api_key: int, held_us: int, usual_us: float) -> int:
@@ -139,5 +114,5 @@ def upload_cost(model: CostModel, api_key: int, held_us: int, usual_us: float) -
     """
     held_us = max(0, held_us)
     if model.flat is None:
-        return model.on_completion(CompletedRequest(api_key, 0, held_us, held_us, 0))
+        return model.on_completion(CompletedRequest(api_key, 0, held_us, held_us))
     return model.flat * int(held_us / max(_LEAST_USUAL_US, usual_us))

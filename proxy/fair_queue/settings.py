@@ -7,7 +7,7 @@ from kafka_quota_proxy.config.fair_call_queue import CostProvider, FairCallQueue
 from kafka_quota_proxy.config.principals import ANONYMOUS, Principals
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, Limit, VegasLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import Identify
-from kafka_quota_proxy.proxy.fair_queue.cost import CostModel, RequestCount, TrafficCost, WeightedTimeCost
+from kafka_quota_proxy.proxy.fair_queue.cost import CostModel, RequestCount, WeightedTimeCost
 from kafka_quota_proxy.proxy.quota.broker import PrincipalRules
 
 # How many identities are cached, so that most requests match no patterns.
@@ -51,10 +51,6 @@ def identities(settings: FairCallQueue) -> Identify:
 
 def cost(settings: FairCallQueue) -> CostModel:
     """Return the model that computes what a request costs. Users with high total costs get a low priority."""
-    match settings.cost_provider:
-        case CostProvider.DEFAULT:
-            return RequestCount()
-        case CostProvider.WEIGHTED:
-            return WeightedTimeCost(settings.cost_weights)
-        case CostProvider.TRAFFIC:
-            return TrafficCost()
+    if settings.cost_provider is CostProvider.WEIGHTED:
+        return WeightedTimeCost(settings.cost_weights)
+    return RequestCount()

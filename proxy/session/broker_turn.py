@@ -122,7 +122,7 @@ class BrokerTurn:
                 now_us = state.now_ns // 1_000
                 is_known = not queued.line.has_logins or self._is_logged_in
                 turn = queued.ask(
-                    kind, identity, size_bytes,
+                    kind, identity,
                     is_alone=is_alone, may_refuse=may_refuse, now_us=now_us, is_known=is_known,
                 )  # fmt: skip
             may = turn is Turn.PASSES
@@ -295,7 +295,7 @@ class BrokerTurn:
             brought = response_bytes
             if kind.is_poll and brought > EMPTY_BYTES and service.elapsed_ns >= POLL_GRACE_US * 1_000:
                 brought = brought_bytes(data, position, 4 + brought, kind.api_key, pending.profile.api_version)
-            queued.answered(kind, charge.identity, service, response_bytes, brought, now_us)
+            queued.answered(kind, charge.identity, service, brought, now_us)
             if line.has_logins and not kind.is_free and not self._is_logged_in:
                 line.has_logins = False  # the broker has worked for a client without a login
             if is_last and state.unanswered is None:

@@ -185,7 +185,7 @@ fair_call_queue: {scheduler.priority.levels: 2}
         ("callqueue.impl: org.apache.hadoop.ipc.FairCallQueue", "callqueue.impl: must be fair or fifo, not 'org."),
         ("scheduler.impl: lottery", "scheduler.impl: must be decay or default, not 'lottery'"),
         ("identity-provider.impl: own_identities:team_of", "must be user or user-client-id, not 'own_identities"),
-        ("cost-provider.impl: 1", "must be default, weighted or traffic"),
+        ("cost-provider.impl: 1", "must be default or weighted"),
         ("scheduler.priority.levels: 0", "scheduler.priority.levels: must be a whole number from 1 to 100"),
         ("scheduler.priority.levels: 101", "must be a whole number from 1 to 100, though Hadoop takes more"),
         ("callqueue.capacity: 0", "callqueue.capacity: must be a whole number from 1"),

@@ -16,7 +16,7 @@ from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, VegasLimi
 from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, Phases
 from kafka_quota_proxy.proxy.fair_queue.settings import cost, identities, limit
 
-FETCH = CompletedRequest(ApiKey.FETCH, queue_us=3, elapsed_us=12, service_us=7, response_bytes=100)
+FETCH = CompletedRequest(ApiKey.FETCH, queue_us=3, elapsed_us=12, service_us=7)
 PRODUCE = FETCH._replace(api_key=ApiKey.PRODUCE)
 OTHER = FETCH._replace(api_key=ApiKey.DESCRIBE_CONFIGS)
 
@@ -33,7 +33,7 @@ def test_the_limit_is_fixed_or_vegas() -> None:
 def test_by_default_a_request_costs_one() -> None:
     made = cost(FairCallQueue())
 
-    assert (made.on_arrival, made.flat, made.on_completion(FETCH), made.on_refusal) == (None, 1, 1, 1)
+    assert (made.flat, made.on_completion(FETCH), made.on_refusal) == (1, 1, 1)
 
 
 def test_by_time_each_phase_has_its_weight() -> None:
@@ -47,15 +47,6 @@ def test_by_time_each_phase_has_its_weight() -> None:
 
 def test_each_phase_has_a_weight_in_the_file() -> None:
     assert {field.name for field in fields(CostWeights)} == set(Phases._fields)
-
-
-def test_by_traffic_bytes_cost_on_arrival_and_time_afterwards() -> None:
-    made = cost(FairCallQueue(cost_provider=CostProvider.TRAFFIC))
-
-    assert made.on_arrival is not None
-    assert made.on_arrival(500) == 1_500
-    assert made.on_completion(FETCH) == 100 + 700
-    assert made.on_refusal == 1_000
 
 
 # -- identities --

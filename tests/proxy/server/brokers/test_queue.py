@@ -32,7 +32,7 @@ class Client:
         self.has_turn.set()
 
     def ask(self, kind: RequestKind = PRODUCE) -> bool:
-        turn = self.call.ask(kind, "alice", 100, is_alone=True, may_refuse=False, now_us=1)
+        turn = self.call.ask(kind, "alice", is_alone=True, may_refuse=False, now_us=1)
         if turn is Turn.PASSES:
             self.call.passed(kind, is_whole=True, now_us=1)
         return turn is Turn.PASSES
@@ -75,7 +75,7 @@ async def test_the_slot_timer_fires_for_the_earliest_timeout() -> None:
     now_us = monotonic_ns() // 1_000
     uploads.call.passed(PRODUCE, is_whole=False, now_us=now_us + 60_000_000)
     await asyncio.sleep(0)
-    assert polls.call.ask(FETCH, "alice", 100, is_alone=True, may_refuse=False, now_us=now_us) is Turn.PASSES
+    assert polls.call.ask(FETCH, "alice", is_alone=True, may_refuse=False, now_us=now_us) is Turn.PASSES
     polls.call.passed(FETCH, is_whole=True, now_us=now_us)
     assert not waits.ask()
 
@@ -115,7 +115,7 @@ async def test_a_timer_that_fires_early_is_not_set_again_and_again(monkeypatch: 
     clients = [Client(line) for _ in range(20)]
     for client in clients:
         now_us = monotonic_ns() // 1_000
-        client.call.ask(FETCH, "alice", 100, is_alone=True, may_refuse=False, now_us=now_us)
+        client.call.ask(FETCH, "alice", is_alone=True, may_refuse=False, now_us=now_us)
         client.call.passed(FETCH, is_whole=True, now_us=now_us)
         await asyncio.sleep(0.005)
 
