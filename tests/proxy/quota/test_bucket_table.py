@@ -1,15 +1,11 @@
-"""Tests which buckets are evicted, against a model that looks at all buckets each time.
+"""Tests which buckets are evicted.
 
 A bucket that may not be evicted now is parked, and checked again at a later time.
 """
 
 from dataclasses import dataclass, field
-from itertools import count
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kafka_quota_proxy.proxy.quota.bucket_table import BucketTable
 from kafka_quota_proxy.proxy.quota.entity import Tags
@@ -141,95 +137,3 @@ def test_few_buckets_are_rechecked_when_all_debts_end_at_once() -> None:
     counted.use("new", now_ms=1_000)
 
     assert counted.looks < 20
-
-
-NAMES = st.sampled_from("abcdefgh")
-NAMED = Tags("", "h")
-
-
-class BucketTableMachine(RuleBasedStateMachine):
-    """Look-ups, holds, debts, releases and removals in any order, while time passes."""
-
-    @initialize(most=st.integers(1, 4))
-    def begin(self, most: int) -> None:
-        self.counted = CountedTable(most, named={NAMED})
-        self.now_ms = 0
-        self.clock = count()
-        self.released_at: dict[Entry, int] = {}  # when each entry was released, as a running number
-        self.held: list[Entry] = []
-
-    @rule(name=NAMES, owes_ms=st.sampled_from([0, 0, 0, 10, 500]), keeps=st.booleans())
-    def come(self, name: str, owes_ms: int, keeps: bool) -> None:
-        before = {entry.tags: entry for entry in self.counted.table}
-        evictable = {one for one in before.values() if self._may_be_evicted(one)}
-        evicted = self.counted.table.evicted
-        entry = self.counted.look_up(name, now_ms=self.now_ms)
-        gone = set(before.values()) - set(self.counted.table)
-        if entry is None:
-            assert Tags("", name) not in before
-            assert not evictable
-            assert not gone
-            return
-        assert before.get(entry.tags, entry) is entry
-        assert len(gone) == self.counted.table.evicted - evicted <= 1
-        assert gone <= evictable
-        for one in gone:
-            # Among entries that never owed and may be evicted, the one that was released first is evicted first.
-            others = [self.released_at[other] for other in evictable if not other.owes_until_ms]
-            assert one.owes_until_ms or self.released_at[one] == min(others)
-            del self.released_at[one]
-        self.released_at.setdefault(entry, next(self.clock))
-        entry.holders += 1
-        entry.owes_until_ms = max(entry.owes_until_ms, self.now_ms + owes_ms if owes_ms else 0)
-        self.held.append(entry)
-        if not keeps:
-            self._release(len(self.held) - 1)
-
-    @precondition(lambda self: self.held)
-    @rule(data=st.data())
-    def release(self, data: st.DataObject) -> None:
-        self._release(data.draw(st.integers(0, len(self.held) - 1)))
-
-    @rule(name=NAMES)
-    def remove(self, name: str) -> None:
-        entry = self.counted.table.get(Tags("", name))
-        if entry is not None:
-            self.counted.table.remove(entry)
-            self.released_at.pop(entry)
-
-    @rule(wait_ms=st.sampled_from([1, 10, 100, 60_000]))
-    def wait(self, wait_ms: int) -> None:
-        self.now_ms += wait_ms
-
-    @rule(most=st.integers(0, 3))
-    def recheck(self, most: int) -> None:
-        self.counted.table.recheck_parked(now_ms=self.now_ms, most=most)
-
-    @invariant()
-    def there_are_no_more_than_places(self) -> None:
-        if hasattr(self, "counted"):
-            named = self.counted.table.get(NAMED) is not None
-            assert len(self.counted.table) <= self.counted.most + named
-
-    @invariant()
-    def nothing_is_kept_of_whoever_is_gone_but_for_who_lies_apart(self) -> None:
-        if hasattr(self, "counted"):
-            table = self.counted.table
-            assert all(entry.is_listed and not entry.is_parked for entry in table._idle)
-            assert len({id(entry) for _, _, entry in table._parked}) == len(table._parked)
-
-    def _release(self, index: int) -> None:
-        entry = self.held.pop(index)
-        self.counted.table.release(entry, now_ms=self.now_ms)
-        if entry in self.released_at and not entry.holders:
-            self.released_at[entry] = next(self.clock)
-
-    def _may_be_evicted(self, entry: Entry) -> bool:
-        owes = entry.owes_until_ms > self.now_ms
-        return not (entry.holders or owes or entry.tags == NAMED)
-
-
-TestBucketTableMachine = BucketTableMachine.TestCase
-TestBucketTableMachine.settings = settings(
-    max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)

@@ -15,8 +15,6 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH
 from kafka_quota_proxy.proxy.quota.shared_buckets import SHARED
-from tests.support import kafka_rate
-from tests.support.kafka_rate import MetricConfig
 from tests.support.rules_in_force import update
 
 LIMIT = 1_000.0
@@ -57,29 +55,6 @@ STEPS = st.lists(
     ),
     max_size=60,
 )
-
-
-@given(most=st.integers(1, 5), steps=STEPS, is_known=st.booleans())
-def test_waits_match_kafka_while_active_names_fit_the_table(
-    most: int, steps: list[tuple[str, int, int]], is_known: bool
-) -> None:
-    clients = OneOffClients(quotas_of(most=most))
-    kafkas: dict[str, kafka_rate.Rate] = {}
-    config = MetricConfig(samples=11, window_ms=1_000, bound=LIMIT)
-    charged_ms: dict[str, int] = {}
-    now_ms = 86_400_000
-
-    for name, amount, pause_ms in steps:
-        now_ms += pause_ms
-        counting = sorted(one for one, at_ms in charged_ms.items() if now_ms - at_ms < WINDOW_MS)
-        if name not in counting and len(counting) == most:
-            name = counting[amount % most]
-        charged_ms[name] = now_ms
-        wait_ms = clients.charge(name, amount, now_ms)
-        rate = kafkas.setdefault(name, kafka_rate.Rate())
-        assert wait_ms == kafka_rate.record_and_get_throttle_time_ms(rate, config, amount, now_ms)
-        assert len(clients.quotas.produce) <= most
-    assert clients.quotas.produce.overflows == 0
 
 
 @given(most=st.integers(2, 5), steps=STEPS, shaping=st.sampled_from(Shaping))
@@ -323,16 +298,3 @@ def test_memory_depends_on_the_bound_not_on_the_names() -> None:
     # The cache of look-ups may still have up to a thousand evicted buckets.
     assert few_mb < 3
     assert many_mb < 3
-
-
-@pytest.mark.long
-def test_a_million_names() -> None:
-    cost_us, _ = _flood(1_000_000, most=100_000)
-    start()
-    try:
-        _, left_mb = _flood(250_000, most=100_000)
-    finally:
-        stop()
-
-    assert cost_us < 100
-    assert left_mb < 200

@@ -1,23 +1,19 @@
 """Tests replicas that catch up through the proxy: their rate, the order of records, and other replicas."""
 
 import sys
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import Replication
 from kafka_quota_proxy.config.throttled_replicas import parse
 from kafka_quota_proxy.proxy.session.replica.response_trimming import FIRST_LOOK_BYTES
 from tests.support.move import Move, delivered
 from tests.support.replica_frames import Place
-from tests.support.replicas import SESSION_NOT_FOUND, Delivery, Follower
+from tests.support.replicas import SESSION_NOT_FOUND, Follower
 from tests.support.wire import START_MS
 
 # Fetch v3 has topic names, v11 adds fetch sessions, and v17 has topic ids and the replica id in a tagged field.
@@ -303,149 +299,3 @@ def lines_run_in(part_of_path: str, action: Callable[[], None]) -> int:
     finally:
         sys.settrace(before)
     return lines
-
-
-@dataclass(frozen=True)
-class Plan:
-    version: int
-    rate: int
-    rates: list[tuple[int, int]]  # the time of a change in ms, and the new rate
-    partitions: list[tuple[int, int]]  # the size of a batch, and the number of batches
-    appends: list[tuple[int, int, int]]  # the time in ms, the partition, the size of the batch
-    rotates: bool
-    partition_max_bytes: int
-    max_bytes: int
-    max_wait_ms: int
-
-
-PLANS = st.builds(
-    Plan,
-    version=st.sampled_from(VERSIONS),
-    rate=st.integers(1_000, 2_000_000),
-    rates=st.lists(st.tuples(st.integers(0, 9_000), st.integers(1_000, 2_000_000)), max_size=3),
-    partitions=st.lists(st.tuples(st.integers(100, 80_000), st.integers(0, 80)), min_size=1, max_size=6),
-    appends=st.lists(st.tuples(st.integers(0, 9_000), st.integers(0, 5), st.integers(100, 50_000)), max_size=12),
-    rotates=st.booleans(),
-    partition_max_bytes=st.sampled_from([1_000, 100_000, 1_048_576]),
-    max_bytes=st.sampled_from([2_000, 200_000, 10_485_760]),
-    max_wait_ms=st.sampled_from([0, 100, 500, 30_000]),
-)
-
-
-@given(PLANS)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_fetches_at_any_rate_keep_order_and_limit(plan: Plan) -> None:
-    """The simulated follower checks order, completeness and high watermarks with each response."""
-    logs = {(f"topic{number % 2}", number): size for number, size in enumerate(plan.partitions)}
-    places = list(logs)
-    move = Move(plan.version, logs, limited(plan.rate))
-    follower = move.add(
-        Follower(
-            3, plan.version, logs, rotates=plan.rotates, max_bytes=plan.max_bytes,
-            partition_max_bytes=plan.partition_max_bytes, max_wait_ms=plan.max_wait_ms,
-        )
-    )  # fmt: skip
-    for after_ms, rate in plan.rates:
-        move.at(after_ms, lambda rate=rate: move.change(limited(rate)))  # type: ignore[misc]
-    for after_ms, number, size_bytes in plan.appends:
-        place = places[number % len(places)]
-        move.at(after_ms, lambda place=place, size=size_bytes: move.leader.logs[place].append(size))  # type: ignore[misc]
-    move.run(10_000)
-    # While a partition lags, records arrive again and again.
-    largest = hold_to(follower.deliveries, max([plan.rate, *(rate for _, rate in plan.rates)]))
-    owed_ms = 1_000 * largest / min([plan.rate, *(rate for _, rate in plan.rates)])
-    if any(follower.offsets[place] < log.end_offset for place, log in move.leader.logs.items()):
-        last_ms = max((one.at_ms for one in follower.deliveries), default=START_MS)
-        assert move.now_ms - last_ms <= max(2_000, 11_000, owed_ms)
-    assert follower.requests <= 10_000 / 2 + 10
-
-
-@dataclass(frozen=True)
-class Upheaval:
-    """A plan with several followers of one leader, limits of all kinds that change, and connections that end."""
-
-    version: int
-    followers: int
-    rates: list[tuple[int, int, int]]  # the time of a change in ms, and the rates of the leader and of followers
-    partitions: list[tuple[int, int]]  # the size of a batch, and the number of batches
-    reconnects: list[tuple[int, int]]  # the time in ms, and the index of the follower
-    rotates: bool
-
-
-RATES = st.tuples(st.integers(0, 9_000), st.integers(5_000, 500_000), st.integers(5_000, 500_000))
-UPHEAVALS = st.builds(
-    Upheaval,
-    version=st.sampled_from(VERSIONS),
-    followers=st.integers(1, 3),
-    rates=st.lists(RATES, min_size=1, max_size=3),
-    partitions=st.lists(st.tuples(st.integers(100, 40_000), st.integers(1, 200)), min_size=1, max_size=4),
-    reconnects=st.lists(st.tuples(st.integers(1, 9_000), st.integers(0, 2)), max_size=4),
-    rotates=st.booleans(),
-)
-
-
-def upheaved(leader: int, follower: int) -> Replication:
-    """Return these limits on the replicas of the topic ``moving``."""
-    return Replication(leader_rate=leader, follower_rate=follower, leader_replicas=TO_TOPIC, follower_replicas=TO_TOPIC)
-
-
-@given(UPHEAVALS)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
-    """No limit is exceeded over any span of time, replicas in sync do not wait, and other replicas progress."""
-    places: list[Place] = [("moving", number) for number in range(len(plan.partitions))]
-    logs = {**dict(zip(places, plan.partitions, strict=True)), BUSY: (500, 0)}
-    move = Move(plan.version, logs, upheaved(*plan.rates[0][1:]))
-    followers = [
-        move.add(Follower(node_id, plan.version, logs, rotates=plan.rotates))
-        for node_id in range(3, 3 + plan.followers)
-    ]
-    for after_ms, *rates in plan.rates[1:]:
-        move.at(after_ms, lambda rates=rates: move.change(upheaved(*rates)))  # type: ignore[misc]
-    for after_ms, index in plan.reconnects:
-        move.at(after_ms, lambda index=index % plan.followers: move.reconnect(index))  # type: ignore[misc]
-    appended: list[int] = []
-
-    def append() -> None:
-        move.leader.logs[BUSY].append(500)
-        appended.append(move.now_ms)
-
-    move.every(173, 9_900, append)
-    move.run(10_000)
-    leader, follower = max(rates[1] for rates in plan.rates), max(rates[2] for rates in plan.rates)
-    # Half of the time is enough for a batch of each follower, even at the lowest of all rates.
-    largest = max(size_bytes for size_bytes, _ in plan.partitions)
-    lowest = min(rate for rates in plan.rates for rate in (rates[1] // plan.followers, rates[2]))
-    has_time = largest <= 5 * lowest
-    hold_to([one for each in followers for one in each.deliveries], leader)
-    for one in followers:
-        hold_to(one.deliveries, follower)
-        came = [each.at_ms for each in one.deliveries if each.place == BUSY for _ in range(each.size_bytes // 500)]
-        assert len(came) == len(appended)
-        assert max(after - before for before, after in zip(appended, came, strict=True)) <= 20
-        lags = any(one.offsets[place] < count for place, (_, count) in zip(places, plan.partitions, strict=True))
-        assert not (lags and has_time) or any(each.was_lagging for each in one.deliveries), (
-            "every lagging follower goes on"
-        )
-    for session in move.sessions:
-        session.close(now_ms=move.now_ms, has_passed=True)
-    for quota in (move.throttled.quota(now_ms=move.now_ms), *move.throttle.followers.values()):
-        assert (quota._reserved, quota._line) == (0, {}), "what was set aside is given back"
-
-
-def hold_to(deliveries: list[Delivery], rate: int) -> float:
-    """Check the rate over any span of time, but for one response. Return the largest allowed size of this response."""
-    lagging = sorted((one.at_ms, one.size_bytes) for one in deliveries if one.was_lagging)
-    answers: Counter[int] = Counter()
-    for at_ms, size_bytes in lagging:
-        answers[at_ms] += size_bytes
-    largest = max([*answers.values(), 0.1 * rate])
-    # The bytes above the rate since the start, and their minimum, which is where the worst span begins.
-    excess, least = 0.0, 0.0
-    before_ms = lagging[0][0] if lagging else 0
-    for at_ms, size_bytes in lagging:
-        excess -= rate * (at_ms - before_ms) / 1_000
-        least, before_ms = min(least, excess), at_ms
-        excess += size_bytes
-        assert excess - least <= rate * 0.25 + largest
-    return largest

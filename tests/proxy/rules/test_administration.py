@@ -1,10 +1,9 @@
 """Tests that administrators' requests are stored, applied, and only then answered."""
 
 import asyncio
-import gc
 import json
 import threading
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from math import ceil
 from pathlib import Path
@@ -26,11 +25,10 @@ from kafka_quota_proxy.protocol.client_quotas import (
     read_describe_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
 from kafka_quota_proxy.proxy.rules import codec as json_form
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.api import QuotaRequest
-from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.outcome import Origin
 from kafka_quota_proxy.proxy.rules.sqlite import directory_store
@@ -129,33 +127,6 @@ async def test_set_quota_is_stored_applied_and_described(tmp_path: Path) -> None
 
 
 @on_uvloop
-async def test_other_tasks_run_while_stored_rules_are_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    some = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
-    async with bed(tmp_path) as one:
-        await one.ask(AlterRequest(1, 7, some, False))
-    turns, put = 0, []
-
-    async def tick() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    change = EffectiveRules.change
-
-    def counted(in_force: EffectiveRules, changes: Sequence[Change], *, now_ms: int) -> QuotaChanges:
-        put.append(turns)
-        return change(in_force, changes, now_ms=now_ms)
-
-    monkeypatch.setattr(EffectiveRules, "change", counted)
-    ticking = asyncio.ensure_future(tick())
-    async with bed(tmp_path) as again:
-        assert len(again.manager.rules.quotas) == 1_000
-    ticking.cancel()
-    assert len(put) == len(set(put)) == 4
-
-
-@on_uvloop
 async def test_refused_users_are_one_line_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
     manager = QuotaManager(ProxyConfig(listeners=()), on_changes=lambda *_: None)
     for now_ms in (50_000, 50_001, 59_999, 60_000):
@@ -165,19 +136,6 @@ async def test_refused_users_are_one_line_in_ten_seconds(caplog: pytest.LogCaptu
         f"refused 10.0.0.5 on listener clients a request about quotas: No, alice ({now_ms})."
         for now_ms in (50_000, 60_000)
     ]
-
-
-@on_uvloop
-async def test_rules_of_the_file_are_described_and_cannot_be_changed(tmp_path: Path) -> None:
-    filed = QuotaRule(user="alice", producer_byte_rate=1.0, source="f.yaml:7")
-    async with bed(tmp_path, filed) as one:
-        (result,) = await one.set(ALICE, {P: 5.0})
-
-        assert result == Altered(44, "The quotas of user alice are set in f.yaml:7; change them there", ALICE)
-        assert (await one.told()).entries == (Described(ALICE, ((P, 1.0),)),)
-        assert one.manager.rules.quotas == (filed,)
-        one.manager.follow_file(ProxyConfig(listeners=()))
-        assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
 
 
 @on_uvloop
@@ -288,28 +246,6 @@ async def test_write_that_takes_too_long_holds_no_other_request_up(
 
 
 @on_uvloop
-async def test_write_that_fails_after_its_request_was_cancelled_is_no_internal_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with bed(tmp_path) as one:
-        store = one.manager.store
-        assert isinstance(store, DirectoryStore)
-        unhandled: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
-        disk = HangingDisk(one, monkeypatch, OSError(5, "disk I/O error"))
-        keeping = asyncio.get_running_loop().create_task(store.keep((), {}))
-        await asyncio.sleep(0.01)
-        keeping.cancel()  # as when the proxy stops
-        await asyncio.wait({keeping})
-        del keeping  # its traceback keeps the task that writes
-        disk.goes_on.set()
-        await eventually(lambda: bool(store.failures))
-        await asyncio.sleep(0)
-        gc.collect()
-        assert unhandled == []
-
-
-@on_uvloop
 async def test_requests_are_answered_in_the_order_in_which_they_came(tmp_path: Path) -> None:
     async with bed(tmp_path) as one:
         limits = [float(number) for number in range(1, 21)]
@@ -330,15 +266,6 @@ async def test_damaged_store_keeps_the_proxy_from_starting(tmp_path: Path) -> No
     with pytest.raises(StartError, match=r"quotas\.db is damaged: file is not a database; replace it"):
         async with bed(tmp_path):
             pass
-
-
-@on_uvloop
-async def test_two_proxies_do_not_share_a_store(tmp_path: Path) -> None:
-    async with bed(tmp_path):
-        other = Bed(ProxyConfig(listeners=(), store=Store(directory=str(tmp_path))))
-        with pytest.raises(OSError, match="another process"):
-            await other.manager.read()
-        await other.manager.stop()
 
 
 @on_uvloop
@@ -385,20 +312,6 @@ async def test_change_that_cannot_be_applied_is_reported_unknown_and_applied_wit
         assert await one.set(bob, {P: 6.0}) == [Altered(0, None, bob)]
         # The change that was stored but not applied is applied with the next one.
         assert [set(rules) for rules, _ in one.changes] == [{("alice", None), ("bob", None)}]
-
-
-@on_uvloop
-async def test_owner_that_raises_does_not_stop_the_manager() -> None:
-    class Faulty:
-        def take_turn(self) -> None:
-            raise ValueError("a fault")
-
-    heard: list[object] = []
-    async with bed(None) as one:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["exception"]))
-        one.manager.submit(written(EVERYTHING), ADMIN, Faulty())
-        assert (await one.told()).entries == ()
-    assert [str(fault) for fault in heard] == ["a fault"]
 
 
 @on_uvloop

@@ -1,8 +1,7 @@
 """Tests administrators' requests to a store in a topic, which decides on the changes of all proxies."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,14 +10,12 @@ import pytest
 from kafka_quota_proxy.config.model import QuotaRule, QuotasFrom, Store
 from kafka_quota_proxy.config.quota_record import Setting
 from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op
-from kafka_quota_proxy.proxy.rules.api import QuotasAltered
-from kafka_quota_proxy.proxy.rules.codec import read_changes
 from kafka_quota_proxy.proxy.rules.topic.clients import NotWrittenError
-from tests.proxy.rules.test_administration import ADMIN, ALICE, Bed, Client, P
+from tests.proxy.rules.test_administration import ALICE, Bed, P
 from tests.proxy.rules.test_administration import bed as kept
 from tests.support.quota_request_frames import read_alter_response
 from tests.support.stub_broker import eventually, on_uvloop
-from tests.support.topic_log import NAME, TopicLog, made_up
+from tests.support.topic_log import TopicLog, made_up
 
 
 @pytest.fixture
@@ -68,25 +65,6 @@ async def test_rules_of_the_file_cannot_be_changed(log: TopicLog) -> None:
 
 
 @on_uvloop
-async def test_quotas_cannot_be_changed_while_the_topic_is_unreachable(log: TopicLog) -> None:
-    async with bed() as one:
-        await one.set(ALICE, {P: 5.0})
-        log.is_away = True
-        topic = one.manager.store
-        assert topic is not None
-        await eventually(lambda: not topic.is_connected)
-
-        (refused,) = await one.set(ALICE, {P: 5.0})
-        assert (refused.error_code, str(refused.error_message).partition(" while ")[0]) == (
-            56,
-            "No quota can be changed",
-        )
-        (refused,) = await one.set(ALICE, {P: 5.0}, validate_only=True)
-        assert refused.error_code == 56
-        assert len((await one.told()).entries or ()) == 1
-
-
-@on_uvloop
 async def test_write_with_unknown_outcome_is_not_reported_as_refused(log: TopicLog, tmp_path: Path) -> None:
     audit_log = tmp_path / "audit.jsonl"
     bob, carol = (("user", "bob"),), (("user", "carol"),)
@@ -108,29 +86,3 @@ async def test_write_with_unknown_outcome_is_not_reported_as_refused(log: TopicL
     assert [result.error_code for result in read_alter_response(answer, 1).results] == [7, 0, 42]
     assert change_log is not None
     assert change_log.counts["unknown"] == 1
-
-
-async def set_terms(one: Bed, terms: object, limits: Mapping[str, float] | None = None) -> QuotasAltered:
-    changes = {"changes": [{"entity": {"user": "alice"}, "limits": limits or {}, "terms": terms}]}
-    client = Client()
-    ticket = one.manager.submit_changes(read_changes(changes), ADMIN, client)
-    await asyncio.wait_for(client.has_turn.wait(), 20)
-    assert ticket is not None
-    assert ticket.altered is not None
-    return ticket.altered
-
-
-@on_uvloop
-async def test_limit_set_on_an_expired_rule_holds_at_all_proxies(log: TopicLog) -> None:
-    async with bed() as one, bed() as other:
-        await set_terms(one, {"expires": "2001-01-01T00:00:00Z", "enforcement": "observe"}, {P: 5.0})
-        assert not one.manager.rules.quotas
-        # The rule has expired, so setting its limit again is a change.
-        assert (await other.set(ALICE, {P: 5.0}, validate_only=True))[0].error_code == 0
-        assert (await other.set(ALICE, {P: 5.0}))[0].error_code == 0
-        await eventually(lambda: one.manager.rules.quotas)
-
-        rule = QuotaRule(user="alice", producer_byte_rate=5.0, source=NAME)
-        assert one.manager.rules.quotas == other.manager.rules.quotas == (rule,)
-    async with bed() as later:
-        assert later.manager.rules.quotas == (rule,)

@@ -185,19 +185,6 @@ def test_first_change_of_a_repeated_entity_is_made_with_one_error() -> None:
     assert decision.changes == (Change(Entity("user", "client-id"), StoredRule(limits={P: 1.0})),)
 
 
-def test_v66_names_are_kept_as_they_are() -> None:
-    """Source: testClientQuotasSanitized and testClientQuotasWithDefaultName in Kafka (V66)."""
-    spaces, default = (("user", "user with spaces"),), (("client-id", "<default>"),)
-
-    decision = ask({}, (spaces, {P: 20_000.0}), (default, {P: 20_000.0}))
-
-    rule = StoredRule(limits={P: 20_000.0})
-    assert decision.changes == (
-        Change(Entity("user with spaces"), rule),
-        Change(Entity(client_id="<default>"), rule),
-    )
-
-
 # -- rules that Kafka does not have
 
 
@@ -327,16 +314,6 @@ def test_a_limit_that_is_set_holds_though_the_rule_has_expired(
 
     assert decision == Decision((Altered(0, None, ALICE),), (Change(Entity("alice"), rule),))
     assert ask(rules, (ALICE, ops), now_ms=now_ms).changes == ()
-
-
-def test_ramp_of_a_removed_limit_does_not_prevent_changes() -> None:
-    alice, ramp = Entity("alice"), Ramp(start=((P, 9.0),), begins_ms=END_MS, over_ms=10, steps=1)
-    rules = {alice: StoredRule(limits={C: 2.0}, terms=Terms(ramp=ramp))}
-
-    assert ask(rules, (ALICE, {})).changes == ()
-    apply(rules, ask(rules, (ALICE, {}), terms={alice: TermsChange(given=OBSERVED)}))
-
-    assert rules == {alice: StoredRule(limits={C: 2.0}, terms=OBSERVED)}
 
 
 def test_terms_that_fit_no_rule_are_refused() -> None:

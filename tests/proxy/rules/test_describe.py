@@ -86,23 +86,6 @@ def test_v51_each_entity_is_found_by_its_own_filter(user: EntityName, client_id:
 
 
 @pytest.mark.parametrize(
-    ("user", "client_id"),
-    [
-        ("user-1", "client-id-2"),
-        ("user-3", "client-id-1"),
-        ("user-2", DEFAULT),
-        ("user-4", None),
-        (DEFAULT, "client-id-2"),
-        (None, "client-id-1"),
-        (None, "client-id-3"),
-    ],
-)
-def test_v51_missing_entity_is_not_found(user: EntityName, client_id: EntityName) -> None:
-    """Source: Kafka's ClientQuotasRequestTest.testDescribeClientQuotasMatchExact (V51)."""
-    assert limits(ask(*components_of(Entity(user, client_id)), strict=True)) == []
-
-
-@pytest.mark.parametrize(
     ("components", "strict", "found"),
     [
         ([exact("user", "user-1")], False, [50.50, 54.54, 56.56]),
@@ -159,14 +142,6 @@ def test_v54_any_address_is_each_that_has_a_rule_and_the_default() -> None:
     assert response.entries == (Described((("ip", None),), values), Described((("ip", "1.2.3.4"),), values))
     assert limits(ask(any_of("ip"), strict=True)) == []
     assert limits(ask(exact("ip", "::ffff:1.2.3.4"), strict=True, rules=IP_RULES)) == [100.0]
-
-
-def test_v66_client_with_the_name_of_the_default_is_not_the_default() -> None:
-    """Source: Kafka's ClientQuotasRequestTest.testClientQuotasWithDefaultName (V66)."""
-    rules = {Entity(client_id="<default>"): StoredRule(limits={"producer_byte_rate": 20_000.0})}
-
-    assert limits(ask(default("client-id"), strict=True, rules=rules)) == []
-    assert limits(ask(exact("client-id", "<default>"), strict=True, rules=rules)) == [20_000.0]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Tests that rules are applied when they change, and timed ones when they are due, also if the clock is set."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,7 +17,6 @@ from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
 from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper
 from kafka_quota_proxy.proxy.rules.model import Change, StoredRule
 from kafka_quota_proxy.proxy.rules.model import Entity as StoreEntity
-from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.test_quota_manager import ETL, P, answers, config_to, put
 from tests.support.frames import produce_request, produce_response
 from tests.support.stores import write_rules
@@ -136,17 +134,6 @@ async def test_changes_that_could_not_be_applied_are_tried_again(
     assert "rules could not be applied; trying again" in caplog.text
 
 
-async def test_log_names_a_few_of_many_rules_that_change_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    async with followed(Bed(*(rule(f"u{n}", expires_ms=START_MS + 5) for n in range(600)))) as bed:
-        told = await bed.at(START_MS + 5)
-
-    assert [len(rules) for rules, _ in told] == [250, 250, 100]
-    assert "the schedule of a rule changed the quotas of user u0: none" in caplog.messages
-    assert caplog.messages[-1] == "and those of 590 others"
-    assert len(caplog.messages) == 11
-
-
 @on_uvloop
 async def test_a_rule_of_the_file_expires_for_the_next_request_of_an_open_connection(tmp_path: Path) -> None:
     clock = Clock()
@@ -166,22 +153,6 @@ async def test_a_rule_of_the_file_expires_for_the_next_request_of_an_open_connec
         # After a reload the rule is still expired.
         server.apply(config_to(broker, tmp_path, rule))
         assert server.quota_manager.rules.quotas == ()
-
-
-@on_uvloop
-async def test_rule_outside_its_schedule_at_the_start_begins_on_time(tmp_path: Path) -> None:
-    clock = Clock(START_MS + HOUR_MS - 20)
-    later, over = rule("u", schedule=OFFICE), rule("v", expires_ms=START_MS)
-    async with stub_broker(answers) as broker:
-        config = config_to(broker, tmp_path, later, over)
-        tables = Server(replace(config, store=None), wall_ms=clock).rules.tables.tables
-        assert not any(map(len, tables.values()))
-        async with running(config, wall_ms=clock) as server:
-            assert server.quota_manager.rules.quotas == ()
-
-            clock.now_ms += 20
-
-            await eventually(lambda: server.quota_manager.rules.quotas == (later,))
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
@@ -231,19 +202,6 @@ async def _over_a_run(path: Path, clock: Clock, more_ms: int) -> tuple[float, fl
         await eventually(lambda: limit() != before)
         after = limit()
     return before, after
-
-
-@on_uvloop
-async def test_alter_during_a_ramp_sets_its_target(tmp_path: Path) -> None:
-    ramp = Ramp(start=((P, 9_000.0),), begins_ms=START_MS, over_ms=8_000, steps=8)
-    stored = StoredRule(limits={P: 1_000.0}, terms=Terms(ramp=ramp))
-    write_rules(tmp_path, [Change(StoreEntity(client_id="etl"), stored)])
-    clock = Clock(START_MS + 4_000)
-    async with stub_broker(answers) as broker, running(config_to(broker, tmp_path), wall_ms=clock) as server:
-        assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.rules.quotas] == [5_000.0]
-        async with client_of(server) as client:
-            assert await put(client, ETL, P, 5_000.0) == 0
-        assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.rules.quotas] == [7_000.0]
 
 
 async def test_changes_before_the_beginning_are_returned_with_those_of_the_file() -> None:

@@ -47,16 +47,6 @@ def test_half_sent_requests_hold_no_slot() -> None:
     assert any(wire.session.state.blocked_by is None for wire in attackers)  # they are read on
 
 
-def test_half_sent_control_requests_hold_no_slot() -> None:
-    crowd = Crowd(clients=1_001)
-    *attackers, light = crowd.wires
-    for wire in attackers:
-        assert wire.client(grouped(ApiKey.OFFSET_COMMIT)[:-1]) == b""
-
-    assert light.client(heartbeat()) == heartbeat()
-    assert crowd.dispatcher.control_in_flight == 1
-
-
 def test_half_sent_request_behind_another_takes_no_slot_over() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
@@ -275,72 +265,6 @@ def test_fetch_that_makes_its_request_long_is_not_empty(padding: str) -> None:
 
     second.client(produce_request(2))
     assert first.client(request) == b""
-
-
-_FLOOD_AT_MS = 300
-
-
-class ManyAtOnce:
-    """A broker that works for 1 ms on each request, and on the next of each connection in turn.
-
-    Ten clients send a Produce with acks=1, and 50 ms after its answer the next. The others of the crowd send as many
-    with acks=0 as the proxy takes, from ``_FLOOD_AT_MS`` on.
-    """
-
-    def __init__(self, crowd: Crowd) -> None:
-        self.crowd = crowd
-        self.light, self.flood = crowd.wires[:10], crowd.wires[10:]
-        for number, wire in enumerate(self.light):
-            wire.session.account.peer_host = f"10.0.0.{number}"
-        self.received: dict[Wire, list[bool]] = {wire: [] for wire in crowd.wires}  # whether each wants an answer
-        self.turns: deque[Wire] = deque()
-        self.sent_ms: dict[Wire, int] = {}
-        self.next_ms = {wire: 3 * number for number, wire in enumerate(self.light)}
-        self.took_ms: list[int] = []
-        self.served = 0
-
-    def take(self, wire: Wire, data: bytes) -> None:
-        requests = self.received[wire]
-        if data and not requests:
-            self.turns.append(wire)
-        while data:
-            size_bytes = 4 + int.from_bytes(data[:4])
-            requests.append(wire in self.sent_ms)
-            data = data[size_bytes:]
-
-    def run(self, for_ms: int) -> None:
-        for now_ms in range(for_ms):
-            self.crowd.wait(1)
-            if self.turns:
-                wire = self.turns.popleft()
-                is_answered = self.received[wire].pop(0)
-                self.served += 1
-                if self.received[wire]:
-                    self.turns.append(wire)
-                if is_answered:
-                    self.took_ms.append(now_ms - self.sent_ms.pop(wire))
-                    self.next_ms[wire] = now_ms + 50
-                    self.take(wire, wire.broker(produce_response(1)) and b"")
-            for wire in self.light:
-                if now_ms == self.next_ms[wire]:
-                    self.sent_ms[wire] = now_ms
-                    self.take(wire, wire.client(produce_request(1)))
-            for wire in self.flood if now_ms >= _FLOOD_AT_MS else ():
-                if wire.session.state.blocked_by is None:
-                    self.take(wire, wire.client(produce_request(1, acks=0) * 20))
-            for wire in self.crowd.granted():
-                self.take(wire, wire.resume())
-
-
-def test_flood_without_answers_waits_for_slots() -> None:
-    crowd = Crowd(slots=4, clients=40)
-    broker = ManyAtOnce(crowd)
-
-    broker.run(3_000)
-
-    assert max(broker.took_ms[-300:]) < 10
-    assert broker.served > 2_700  # and the broker is in full use
-    assert sum(map(len, broker.received.values())) < 20  # the rest waits in the proxy
 
 
 def test_requests_without_answers_pass_while_no_other_is_answered() -> None:

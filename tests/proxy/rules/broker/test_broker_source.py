@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -221,31 +220,3 @@ async def test_skipped_entities_are_logged_once(caplog: pytest.LogCaptureFixture
         await followed.read_again()
 
     assert caplog.text.count("ignored: the unknown key new_rate") == 1
-
-
-@pytest.mark.usefixtures("has_faults")
-async def test_after_a_fault_the_rules_take_effect_with_the_next_reading() -> None:
-    followed = Followed()
-    followed.fails = 3  # two portions of the first reading, and the second reading
-    followed.script.rules = {Entity(user=f"u{n}"): rule(producer_byte_rate=5.0) for n in range(300)}
-
-    async with followed.running():
-        async with asyncio.timeout(10):
-            await eventually(lambda: followed.follower.has_read)
-
-    assert len(followed.changes) == 300
-
-
-async def test_a_rule_of_the_file_expires_and_its_entity_stays_the_files() -> None:
-    own = QuotaRule(user="alice", connections=3, expires_ms=1_800_000_000_010, source="f.yaml:1")
-    followed = Followed(config=replace(CONFIG, quotas=(own,)))
-    followed.script.rules = {Entity(user="alice"): rule(producer_byte_rate=5.0)}
-    async with followed.running():
-        await eventually(lambda: followed.follower.has_read)
-        assert followed.keeper.rules.quotas == (own,)
-
-        followed.wall_ms += 10
-
-        await eventually(lambda: followed.changes == {("alice", None): None})
-        await followed.read_again()
-        assert not followed.keeper.rules.quotas

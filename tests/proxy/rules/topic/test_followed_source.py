@@ -157,14 +157,3 @@ async def test_clients_wait_only_for_a_topic_that_can_be_read(
         await eventually(lambda: watched.topic.failures or watched.topic.is_connected)
 
     assert (watched.topic.may_serve.is_set(), watched.topic.has_read) == (may_serve, has_read)
-
-
-@pytest.mark.usefixtures("has_faults")
-async def test_an_error_on_the_loop_is_reported_by_the_reader() -> None:
-    watched = Watched(ReadingBegan(), read(alice(5.0)), EndReached())
-    watched.fails = 10
-
-    async with running(watched):
-        await eventually(lambda: watched.playbook.errors)
-
-    assert str(watched.playbook.errors[0]) == "broken"

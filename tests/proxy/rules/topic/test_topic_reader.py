@@ -151,18 +151,6 @@ async def test_each_portion_says_whether_its_batch_continues(cluster: Cluster) -
     assert portions == [(250, False), (250, True), (250, False), (1, True)]
 
 
-async def test_batches_emptied_by_compaction_are_skipped(cluster: Cluster) -> None:
-    cluster.append(rule(1), gaps=3)
-    cluster.append(gaps=2)
-    cluster.append(rule(2))
-    cluster.append(rule(9), is_control=True)
-
-    async with reading() as (told, until):
-        await until(lambda told: EndReached() in told)
-
-    assert records(told) == [rule(1), rule(2)]
-
-
 async def test_progress_is_reported_also_past_emptied_batches(cluster: Cluster) -> None:
     cluster.append(rule(1), rule(2), gaps=2)
 
@@ -261,39 +249,6 @@ async def test_a_high_watermark_below_the_known_end_is_ignored(cluster: Cluster)
         await until(lambda told: EndReached() in told)
 
     assert [type(one) for one in told] == [ReadingBegan, RecordsRead, RecordsRead, RecordsRead, EndReached]
-
-
-async def test_a_low_high_watermark_is_ignored_for_a_recreated_topic_too(cluster: Cluster) -> None:
-    cluster.append(rule(1), rule(2))
-
-    async with reading() as (told, until):
-        await until(lambda told: EndReached() in told)
-        cluster.fetch_error = 6
-        await until(lambda told: isinstance(told[-1], ReadFailed))
-        cluster.end_offset = 1
-        cluster.latest = 3
-        cluster.fetch_error = 0
-        await until(
-            lambda told: ReadingBegan() in told[told.index(EndReached()) :] and isinstance(told[-1], RecordsRead)
-        )
-        cluster.append(rule(3))
-        cluster.end_offset = None
-        await until(lambda told: told.count(EndReached()) == 2)
-
-    assert (records(told)[-1], told[-1]) == (rule(3), EndReached())
-
-
-async def test_a_leader_without_a_known_end_is_asked_again(cluster: Cluster) -> None:
-    cluster.append(rule(1))
-    cluster.latest_error = 78
-
-    async with reading() as (told, until):
-        await until(lambda told: bool(told))
-        cluster.latest_error = 0
-        await until(lambda told: EndReached() in told)
-
-    assert isinstance(told[0], ReadFailed)
-    assert [type(one) for one in told if not isinstance(one, ReadFailed)] == [ReadingBegan, RecordsRead, EndReached]
 
 
 async def test_a_leader_behind_this_proxy_is_refused(cluster: Cluster) -> None:
@@ -405,15 +360,6 @@ async def test_a_stop_does_not_wait_for_the_end_of_a_throttle(cluster: Cluster) 
         await until(lambda _: not cluster.fetch_throttles_ms)
 
     assert cluster.closed == 1
-
-
-async def test_an_error_of_the_whole_answer_is_a_failure(cluster: Cluster) -> None:
-    cluster.answer_error = 7
-
-    async with reading() as (told, until):
-        await until(lambda told: any(isinstance(one, ReadFailed) for one in told))
-
-    assert told[:2] == [ReadingBegan(), ReadFailed("[Error 7] RequestTimedOutError")]
 
 
 async def test_the_reader_survives_a_handler_that_fails(cluster: Cluster) -> None:

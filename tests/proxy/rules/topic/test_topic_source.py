@@ -1,8 +1,7 @@
 """Tests a store in a simulated topic: a quota set at one proxy is in force at all of them."""
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -170,24 +169,6 @@ async def test_batch_that_the_reader_fails_in_is_not_applied() -> None:
 
     observed = StoredRule(limits={P: 5.0}, terms=Terms(enforcement=Enforcement.OBSERVE))
     assert held == [Change(ALICE, observed), Change(Entity(user="bob"), rule(**{P: 1.0}))]
-
-
-@on_uvloop
-async def test_records_are_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The records of ten thousand entities would hold up the event loop."""
-    threads = []
-
-    def settings_of(
-        changes: Iterable[Change], before: Mapping[Entity, StoredRule], left: Collection[Entity]
-    ) -> tuple[Setting, ...]:
-        threads.append(threading.current_thread())
-        return topic_state.settings_of(changes, before, left)
-
-    monkeypatch.setattr(topic_module, "settings_of", settings_of)
-    async with bed(TopicLog()) as one:
-        await one.set(ALICE, {P: 5.0})
-    assert len(threads) == 1
-    assert threads[0] is not threading.main_thread()
 
 
 @on_uvloop
@@ -387,24 +368,6 @@ async def test_records_written_while_the_end_is_asked_for_do_not_look_like_a_rec
         assert one.stored == {ALICE: rule(**{P: 5.0}), Entity(user="bob"): rule(**{P: 1.0})}
 
 
-@on_uvloop
-async def test_change_deleted_by_another_proxy_at_once_counts_as_understood() -> None:
-    log = TopicLog()
-    async with bed(log) as one:
-        append = one.writer.append
-
-        async def followed(records: Sequence[Record]) -> int:
-            offset = await append(records)
-            log.write(Setting(user="alice", key=P))
-            return offset
-
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(one.writer, "append", followed)
-            await one.set(ALICE, {P: 5.0})
-        await eventually(lambda: one.store.offset == 2)
-        assert one.stored == {}
-
-
 @pytest.mark.usefixtures("has_faults")
 @on_uvloop
 async def test_changes_that_could_not_be_applied_are_tried_again(caplog: pytest.LogCaptureFixture) -> None:
@@ -443,25 +406,6 @@ async def test_unsafe_topic_configuration_is_warned_of(
     warnings = [record.getMessage() for record in caplog.records if "cannot be read" not in record.getMessage()]
     assert len(warnings) == bool(said)
     assert said in "".join(warnings)
-
-
-@pytest.mark.usefixtures("has_faults")
-@on_uvloop
-async def test_error_in_the_configuration_check_does_not_stop_the_store(caplog: pytest.LogCaptureFixture) -> None:
-    log = TopicLog(config={"cleanup.policy": "delete"})
-    async with bed(log) as one:
-        await eventually(lambda: "cleanup.policy=delete" in caplog.text)
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(one.writer, "configuration", fails)
-            log.is_away = True
-            await eventually(lambda: not one.store.is_connected)
-            log.is_away = False
-            await eventually(lambda: f"store {NAME}: its configuration could not be read" in caplog.text)
-        log.config = None
-        log.is_away = True
-        await eventually(lambda: not one.store.is_connected)
-        log.is_away = False
-        await eventually(lambda: "grant DESCRIBE_CONFIGS" in caplog.text)
 
 
 async def fails() -> None:

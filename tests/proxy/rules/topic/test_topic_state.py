@@ -122,12 +122,6 @@ def test_garbage_is_counted_and_warned_of_once_a_key() -> None:
     ]
 
 
-def test_records_above_the_number_of_entities_count_as_not_understood() -> None:
-    reader = Reader().starts(*(setting(P, 1.0, f"u{number}") for number in range(5)))
-    assert reader.state.has(4, offset=0)
-    assert not reader.state.has(1, offset=4)
-
-
 def test_number_of_entities_is_bounded() -> None:
     reader = Reader().starts(*(setting(P, 1.0, user=f"u{number}") for number in range(6)))
 
@@ -244,27 +238,6 @@ def test_all_readers_of_the_topic_have_the_same_rules(steps: list[Callable[[Flee
 
     assert fleet.proxies[0].told == fleet.proxies[1].told == expected(fleet.log)
     assert late.told == expected(record for _, record in log)
-
-
-@settings(max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 1), st.sampled_from([P, C, RATE]), st.sampled_from([None, 1.0, 2.0]))))
-def test_two_proxies_may_change_different_keys_of_an_entity_at_once(
-    changes: list[tuple[int, str, float | None]],
-) -> None:
-    """Neither proxy has read the other proxy's change."""
-    log: list[Record] = []
-    own: list[dict[str, float]] = [{}, {}]
-    for proxy, key, value in changes:
-        before = own[proxy]
-        after = {**before, f"{key}-{proxy}": value}
-        own[proxy] = {key: value for key, value in after.items() if value is not None}
-        rules = [{ALICE: StoredRule(limits=limits)} if limits else {} for limits in (before, own[proxy])]
-        log += settings_of([Change(ALICE, rules[1].get(ALICE))], rules[0])
-    reader = Reader().starts(*log)
-    reader.settles()
-
-    wanted = own[0] | own[1]
-    assert reader.told == ({ALICE: StoredRule(limits=wanted)} if wanted else {})
 
 
 def test_tombstones_do_not_count_as_entities() -> None:
