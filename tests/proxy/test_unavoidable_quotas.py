@@ -10,13 +10,10 @@ import pytest
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.session import Session
-from kafka_quota_proxy.proxy.session.client_account import ConnectionContext
 from tests.support.frames import (
     FETCH,
     fetch_request,
     fetch_response,
-    other_request,
-    other_response,
     produce_request,
     produce_response,
 )
@@ -135,22 +132,6 @@ def test_another_client_id_in_mid_connection_does_not_end_a_mute() -> None:
     assert wire.session.state.blocked_by is not None
 
 
-def test_fetch_in_flight_charges_its_sender_after_a_client_id_change_and_a_flood() -> None:
-    here = scene(BY_CLIENT_ID, max_buckets=4)
-    wire = here.connect()
-    wire.client(fetch_request(1, client_id="one"))
-    wire.client(produce_request(2, client_id="two"))  # no connection keeps the bucket of "one" in the table now
-    for name in names(20):
-        stranger = here.connect()
-        here.fetch(stranger, client_id=name, size_bytes=100)
-        here.leave(stranger)
-
-    wire.broker(fetch_response(1, size_bytes=2 * ROOM))
-
-    assert wire.muted_for_ms > 0
-    assert here.wire.bucket("fetch", client_id="one").usage.amount == 2 * ROOM
-
-
 # -- many client-ids --
 
 
@@ -170,23 +151,6 @@ def test_a_flood_of_client_ids_does_not_make_two_quotas_of_one_name() -> None:
     here.produce(first, client_id="pair", size_bytes=ROOM)
 
     assert first.muted_for_ms == 10_000
-
-
-def test_evicted_bucket_is_not_charged_through_a_kept_client_id() -> None:
-    """A request of an unknown version makes the session forget its client, so that the bucket may be evicted."""
-    here = scene(BY_CLIENT_ID, max_buckets=10)
-    wire = here.connect()
-    here.produce(wire, client_id="one", size_bytes=100)
-    wire.client(produce_request(2, client_id="two", version=99))
-    wire.broker(produce_response(2))
-    for name in names(200):
-        stranger = here.connect()
-        here.produce(stranger, client_id=name, size_bytes=100)
-        here.leave(stranger)
-
-    here.produce(wire, client_id="one", size_bytes=2 * ROOM)
-
-    assert here.bucket("one").usage.amount == 2 * ROOM
 
 
 def test_bucket_table_and_kept_names_stay_bounded() -> None:
@@ -253,63 +217,6 @@ def test_client_that_reconnects_for_each_request_keeps_to_the_quota(enforcement:
     assert here.produced_bytes <= LIMIT * 50 + ROOM + 1_000
 
 
-def test_client_that_leaves_before_its_response_pays_and_its_next_connection_waits() -> None:
-    here = scene(BY_CLIENT_ID)
-    wire = here.connect()
-    wire.client(produce_request(1, size_bytes=2 * ROOM))
-    here.leave(wire)
-
-    again = here.connect()
-    here.produce(again)
-
-    assert here.bucket().usage.amount == 2 * ROOM
-    assert again.session.wake_at_ms == here.now_ms + 10_000
-    assert here.produced_bytes == 0
-
-
-def test_free_requests_pass_on_a_new_connection_until_the_first_charged_one() -> None:
-    """A client can find its brokers and its group while a charged request would wait."""
-    here = scene(BY_CLIENT_ID)
-    wire = here.connect()
-    here.produce(wire, size_bytes=2 * ROOM)
-    here.leave(wire)
-
-    again = here.connect()
-
-    assert again.client(other_request(1)) == other_request(1)
-    assert again.broker(other_response(1)) == other_response(1)
-    assert again.client(produce_request(2)) == b""
-
-
-def test_observing_listener_does_not_apply_the_wait_of_an_enforcing_one() -> None:
-    here = scene(BY_CLIENT_ID)
-    here.produce(here.connect(), size_bytes=2 * ROOM)
-
-    observed = here.connect()
-    policy = here.wire.listening.policy._replace(enforcement=Enforcement.OBSERVE)
-    observed.listening = ConnectionContext(policy, here.wire.listening.quotas, here.wire.listening.counters)
-    observed.session = Session(observed.listening)
-
-    assert here.produce(observed)
-    assert here.produced_bytes == 2 * ROOM + 1_000
-
-
-def test_open_connection_waits_for_the_debt_of_another() -> None:
-    """In Kafka, each of the other connections may send one more request."""
-    here = scene(BY_CLIENT_ID)
-    one, other = here.connect(), here.connect()
-    here.produce(other, size_bytes=100)
-    here.produce(one, size_bytes=2 * ROOM)
-
-    here.produce(other, size_bytes=100)
-
-    assert here.produced_bytes == 2 * ROOM + 100
-    here.wait(10_199)
-    assert here.produced_bytes == 2 * ROOM + 100
-    here.wait(1)
-    assert here.produced_bytes == 2 * ROOM + 200
-
-
 # -- one huge request --
 
 
@@ -348,18 +255,3 @@ def test_requests_sent_ahead_on_many_connections_share_the_room() -> None:
     passed = [len(here.connect().client(flood)) // 1_004 for _ in range(10)]
 
     assert passed == [5] + [0] * 9
-
-
-def test_names_that_alternate_ahead_of_answers_are_held_a_few_times() -> None:
-    """Otherwise the list of held buckets could grow with each change of the client-id."""
-    here = scene(QuotaRule(user="nobody", producer_byte_rate=1.0), max_buckets=10)
-    wire = here.connect()
-    for number in range(1_000):
-        wire.now_ms += 1
-        wire.client(produce_request(number, client_id=("one", "two", "three")[number % 3]))
-        if number >= 100:
-            wire.broker(produce_response(number - 100))
-
-    assert len(wire.session.account.stale_buckets) <= 8
-    here.leave(wire)
-    assert [bucket.holders for bucket in here.wire.listening.quotas.produce] == [0, 0, 0]

@@ -11,7 +11,6 @@ from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import FrameTooLarge
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.cost import RequestCount
-from tests.support.controller import create
 from tests.support.frames import (
     fetch_request,
     framed,
@@ -69,17 +68,6 @@ def test_produces_behind_a_refused_one_are_refused_even_if_there_is_room() -> No
     assert last.client(whole_produce(5)) == whole_produce(5)
 
 
-def test_produce_behind_a_refused_one_is_refused_once_complete() -> None:
-    _, last = refused()
-    large = whole_produce(2, size_bytes=900_000)
-
-    last.client(large[:20], large[20:500_000])
-    assert last.session.state.blocked_by is None
-    last.wait(20)
-    assert last.client(large[500_000:]) == b""
-    assert answered(last.to_client()) == [(2, 19, 480)]
-
-
 def test_late_rest_of_a_produce_behind_a_refused_one_queues() -> None:
     crowd, last = refused()
     large = whole_produce(2, size_bytes=900_000)
@@ -128,20 +116,6 @@ def test_refusal_never_overtakes_or_splits_a_response(cut: int) -> None:
 
     assert told.startswith(answer)
     assert answered(told[len(answer) :]) in ([], [(1, 19, 500)])
-
-
-def test_request_without_a_refusal_waits() -> None:
-    """Clients of CreateTopics before v6 do not know the error."""
-    crowd, last = refused()
-    crowd.wait(600)
-    before = crowd.stats.refused.copy()
-
-    assert last.client(create(("one", 1), version=5)) == b""
-
-    assert last.to_client() == b""
-    assert last.session.account.muted_until_ms <= last.now_ms
-    assert crowd.stats.refused == before
-    assert len(crowd.dispatcher.queue) == len(crowd.wires) - 1  # the client is in the queue
 
 
 def test_fetch_with_a_replica_id_waits_instead_of_being_refused() -> None:
@@ -197,52 +171,12 @@ def test_later_batch_does_not_overtake_a_refused_one(after_ms: int) -> None:
     assert last.session._turn.refused is None
 
 
-def test_later_batch_is_refused_although_a_refused_one_before_it_has_passed() -> None:
-    """The client has seen only the first of two refusals when it sends the third batch."""
-    _, last = refused_idempotent()
-    last.wait(500)
-    last.client(idempotent_produce(2, 1))
-    last.to_client()
-
-    assert last.client(idempotent_produce(3, 0)) == idempotent_produce(3, 0)
-    last.broker(other_response(3))
-    assert last.client(idempotent_produce(4, 2)) == b""
-
-    assert [one for one, *_ in answered(last.to_client())] == [4]
-    assert last.client(idempotent_produce(5, 1), idempotent_produce(6, 2)) != b""
-
-
-def test_late_batch_is_refused_once_complete() -> None:
-    _, last = refused_idempotent()
-    large = idempotent_produce(2, 1, more_bytes=900_000)
-
-    last.wait(500)
-    assert last.client(large[:20], large[20:500_000]) == b""
-    assert last.session.state.blocked_by is None
-    assert last.client(large[500_000:]) == b""
-
-    assert [one for one, *_ in answered(last.to_client())] == [2]
-
-
 def test_late_batch_that_is_too_long_to_be_refused_closes_the_connection() -> None:
     _, last = refused_idempotent()
     last.wait(500)
 
     with pytest.raises(FrameTooLarge):
         last.client(idempotent_produce(2, 1, more_bytes=1_100_000)[:100_000])
-
-
-def test_late_batch_behind_a_pending_request_is_refused_after_the_response() -> None:
-    _, last = refused_idempotent()
-    last.wait(500)
-    assert last.client(other_request(2)) == other_request(2)
-
-    assert last.client(idempotent_produce(3, 1)) == b""
-    assert last.to_client() == b""
-    told = last.broker(other_response(2))
-
-    assert told.startswith(other_response(2))
-    assert [one for one, *_ in answered(told[len(other_response(2)) :])] == [3]
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
@@ -16,16 +14,13 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
 from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest
 from tests.support.controller import Controller, delete
 from tests.support.frames import (
-    fetch_request,
     other_request,
     other_response,
     produce_request,
     produce_response,
 )
-from tests.support.queued_clients import CountingLimit, Crowd, costs, grouped, handshake, handshake_response, heartbeat
-from tests.support.wire import START_MS, Wire
-
-_LARGE: Final = produce_request(1, size_bytes=2 * ASKS_FROM_BYTES)
+from tests.support.queued_clients import Crowd, costs, handshake, handshake_response, heartbeat
+from tests.support.wire import START_MS
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000, 10**12])
@@ -109,19 +104,6 @@ def test_control_slot_carries_control_requests_only() -> None:
     assert crowd.granted() == [second]
 
 
-def test_join_group_behind_another_request_frees_the_slot_at_its_turn() -> None:
-    crowd = Crowd()
-    first, _, _ = crowd.wires
-
-    first.client(heartbeat(1), grouped(ApiKey.JOIN_GROUP, 2))
-    assert crowd.dispatcher.control_in_flight == 1
-    first.broker(other_response(1))
-    assert crowd.dispatcher.control_in_flight == 0
-    first.broker(other_response(2))
-    assert first.client(heartbeat(3)) == heartbeat(3)
-    assert crowd.dispatcher.control_in_flight == 1
-
-
 def test_stalled_upload_behind_another_request_frees_the_slot() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
@@ -160,30 +142,6 @@ def test_produce_without_acks_uses_no_slot_of_another_request() -> None:
     assert crowd.granted() == []
     crowd.wait(1)  # as long as the answered one took
     assert crowd.granted() == [second]
-
-
-@pytest.mark.parametrize(
-    ("sent", "is_sample"),
-    [
-        pytest.param((produce_request(1),), True, id="alone"),
-        pytest.param((produce_request(1), produce_request(2)), False, id="two"),
-        pytest.param((produce_request(1)[:-1], produce_request(1)[-1:]), True, id="in pieces"),
-        pytest.param((_LARGE[:ASKS_FROM_BYTES], _LARGE[ASKS_FROM_BYTES:]), False, id="upload"),
-        pytest.param((fetch_request(1),), False, id="poll"),
-        pytest.param((produce_request(1, acks=0),), False, id="no answer"),
-    ],
-)
-def test_only_single_whole_requests_are_latency_samples(sent: tuple[bytes, ...], is_sample: bool) -> None:
-    crowd = Crowd()
-    limit = CountingLimit(1)
-    crowd.dispatcher.update(crowd.settings, limit, START_MS * 1_000)
-    (first, _, _) = crowd.wires
-    first.client(*sent)
-    for number in range(1, len(first.session.state.in_flight) + 1):
-        first.broker(produce_response(number))
-
-    assert crowd.dispatcher.in_flight == 0
-    assert limit.observed == is_sample
 
 
 def test_produce_without_acks_costs_once_forwarded() -> None:
@@ -307,13 +265,3 @@ def test_client_that_does_not_read_holds_no_slot_and_sends_no_more() -> None:
     assert first.resume() == other_request(4)
     first.broker(other_response(4))
     assert crowd.dispatcher.in_flight == 0
-
-
-def test_client_that_does_not_read_sends_no_more_under_request_percentage() -> None:
-    wire = Wire(QuotaRule(client_id="etl", request_percentage=10.0))
-    wire.session.pause_answers()
-
-    assert wire.client(other_request(1)) == b""
-    assert wire.session.state.blocked_by is not None
-    wire.session.resume_answers()
-    assert wire.resume() == other_request(1)

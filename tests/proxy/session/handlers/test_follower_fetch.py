@@ -9,19 +9,15 @@ from kafka_quota_proxy.config.model import Enforcement, KafkaSettings, QuotaRule
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.throttled_replicas import parse
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.protocol.errors import FrameTooLarge, HeadTooLong, ProtocolError, Truncated, UnexpectedResponse
+from kafka_quota_proxy.protocol.errors import FrameTooLarge, HeadTooLong, UnexpectedResponse
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.client_account import Policy
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from tests.support.frames import (
-    api_versions_response,
-    metadata_request,
     other_request,
     other_response,
-    produce_request,
-    produce_response,
 )
 from tests.support.logins import (
     authenticate_request,
@@ -141,43 +137,6 @@ def test_v26_only_in_sync_partitions_complete_a_waiting_fetch(version: int, is_i
         assert leader.answer(asked, has_waited=False) is None
 
 
-def small_and_large(version: int, *offsets: tuple[int, int]) -> tuple[Leader, dict[Place, Part]]:
-    """Return the leader and the partitions of a fetch as in V45. The partitions in ``offsets`` come first."""
-    places = [("moving", number) for number in range(8)]
-    leader = Leader(version, {place: Log() for place in places})
-    for place in places:
-        leader.logs[place].append(60, 4)
-        leader.logs[place].append({6: 500, 7: 900}.get(place[1], 60))
-        leader.logs[place].append(60, 4)
-    order = {("moving", number): offset for number, offset in offsets}
-    order |= {place: 0 for place in places if place not in order}
-    return leader, {place: Part(offset, 190, 3) for place, offset in order.items()}
-
-
-@pytest.mark.parametrize("version", [12, 17, 18])
-@pytest.mark.parametrize("throttled", ["busy", "moving"])
-def test_v45_partitions_keep_their_order_and_sizes(version: int, throttled: str) -> None:
-    replication = Replication(leader_rate=1e9, leader_replicas={throttled: parse("*")}, follower_replicas={})
-
-    def sizes(*offsets: tuple[int, int]) -> list[int]:
-        leader, parts = small_and_large(version, *offsets)
-        front = Front(replication, version)
-        asked = front.client(write_request(version, Request(1, 3, 500, 800, 0, -1, parts)))
-        response = leader.answer(asked, has_waited=True)
-        assert response is not None
-        told = front.read(front.broker(response))
-        assert list(told.entries) == list(parts), "in the order of the request"
-        assert all(one.error_code == 0 and one.high_watermark > 0 for one in told.entries.values())
-        return [len(one.records) for one in told.entries.values()]
-
-    each = 190 if throttled == "busy" else 180  # records of a throttled partition end at a whole batch
-    assert sizes() == [each] * 4 + [0] * 4
-    first, *others = sizes((6, 4), (7, 4))
-    assert 190 < first <= 800
-    assert first + sum(others) <= 800
-    assert sizes((7, 4), (6, 4)) == [900, 0, 0, 0, 0, 0, 0, 0]
-
-
 @pytest.mark.parametrize("throttled", ["busy", "moving"])
 def test_v46_message_larger_than_the_limit_is_sent_alone(throttled: str) -> None:
     front = Front(Replication(leader_rate=1e9, leader_replicas={throttled: parse("*")}, follower_replicas={}), 3)
@@ -260,19 +219,6 @@ def test_own_responses_follow_pending_ones() -> None:
     out = front.broker(response[-1:])
     assert out[:1] == response[-1:]
     assert front.read(out[1:]).error_code == SESSION_NOT_FOUND
-
-
-def test_own_responses_do_not_split_a_partly_forwarded_response() -> None:
-    front = Front(listed(1_000))
-    front.see(P0)
-    request = other_request(7, api_key=ApiKey.API_VERSIONS, version=0)
-    response = api_versions_response(7, produce_max=13, fetch_max=18)
-    assert front.client(request + front.fetch(number=8, session=(77, 3))) == request
-    assert front.broker(response[:-1]) == b""
-    assert front.session.state.blocked_by is not None
-    out = front.broker(response[-1:])
-    assert out.startswith(response)
-    assert front.read(out[len(response) :]).error_code == SESSION_NOT_FOUND
 
 
 def test_second_fetch_waits_for_the_first_response_even_if_the_throttle_ends() -> None:
@@ -373,22 +319,6 @@ def test_held_fetch_becomes_a_consumer_fetch_when_the_listener_stops_trusting_re
 # -- what a session counts, and what it has when it ends
 
 
-def test_frames_and_answers_are_counted_as_fetches() -> None:
-    front = Front(listed(1_000))
-    front.held(P0)
-    frames = front.listening.counters.frames
-    assert frames[ApiKey.FETCH] == 1, "not while it waits"
-    front.session.state.answered = -1
-    front.wait(500)
-    assert front.read(front.to_client()).correlation_id == 2
-    assert frames[ApiKey.FETCH] == 2
-    front.client(front.fetch(P0, BUSY, number=3))
-    assert front.session.state.answered == -1
-    front.broker(front.answer({BUSY: lagging()}, 3))
-    assert (frames[ApiKey.FETCH], front.session.state.answered) == (3, ApiKey.FETCH)
-    assert front.session.is_idle
-
-
 def test_held_bytes_are_reported() -> None:
     front = Front(listed(1e9))
     front.client(front.fetch(P0))
@@ -476,52 +406,3 @@ def test_response_to_another_request_is_refused() -> None:
     with pytest.raises(UnexpectedResponse):
         front.broker(front.answer({P0: lagging()}, 2))
     front.session.close(now_ms=front.now_ms, has_passed=False)
-
-
-@pytest.mark.parametrize("version", [2, 11, 17])
-def test_response_with_any_changed_byte_ends_in_order(version: int) -> None:
-    outcomes = set()
-    front = Front(listed(1_000), version)
-    right = front.answer({P0: lagging(batches(80, 60)), BUSY: lagging(batches(20))})
-    for at in range(8, len(right)):
-        for byte in (0, 0x7F, 0xFF):
-            front = Front(listed(1_000), version)
-            front.client(front.fetch(P0, BUSY))
-            try:
-                front.broker(right[:at] + bytes([byte]) + right[at + 1 :])
-                outcomes.add("answer")
-            except ProtocolError as error:
-                outcomes.add(error.reason)
-            front.session.close(now_ms=front.now_ms, has_passed=False)
-            assert front.quota._reserved == 0
-    assert {"answer", Truncated.reason} <= outcomes
-
-
-@pytest.mark.parametrize("version", [2, 11, 17])
-def test_fetch_with_any_changed_byte_ends_in_order(version: int) -> None:
-    front = Front(listed(1_000), version)
-    right = front.fetch(P0, BUSY, number=2)
-    for at in range(8, len(right)):
-        for byte in (0, 0x7F, 0xFF):
-            front = Front(listed(1_000), version)
-            front.see(P0, BUSY)
-            try:
-                front.client(right[:at] + bytes([byte]) + right[at + 1 :])
-            except ProtocolError:
-                pass
-            else:
-                assert front.session.state.blocked_by is None or front.session.wake_at_ms > front.now_ms
-            front.session.close(now_ms=front.now_ms, has_passed=False)
-            assert front.quota._reserved == 0
-            assert not front.quota._line
-
-
-def test_other_requests_of_a_broker_are_forwarded_under_a_throttle() -> None:
-    front = Front(listed(1_000))
-    front.see(P0)
-    front.client(front.fetch(P0, number=2))
-    assert front.client(metadata_request(3) + produce_request(4)) == metadata_request(3) + produce_request(4)
-    response = front.answer({P0: lagging(batches(90))}, 2)
-    out = front.broker(response + other_response(3)[:20], other_response(3)[20:] + produce_response(4))
-    assert front.read(out[: len(response)]).entries[P0].records == batches(90)
-    assert out[len(response) :] == other_response(3) + produce_response(4)

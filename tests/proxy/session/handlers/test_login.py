@@ -5,8 +5,6 @@ import logging
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from kafka_quota_proxy.protocol.errors import (
@@ -125,36 +123,6 @@ def test_requests_before_a_login_charge_the_old_principal() -> None:
 # -- before the broker accepts the login
 
 
-def test_announced_login_versions_are_readable() -> None:
-    wire = Wire()
-    wire.client(other_request(1, api_key=18, version=0))
-    entries = b"\0\0\0\x02" + b"\0\x11\0\0\0\x07" + b"\0\x24\0\0\0\x07"
-
-    answer = wire.broker(framed(b"\0\0\0\x01\0\0" + entries))
-
-    assert answer == framed(b"\0\0\0\x01\0\0" + b"\0\0\0\x02" + b"\0\x11\0\0\0\x01" + b"\0\x24\0\0\0\x02")
-
-
-@pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
-@pytest.mark.parametrize("handshake", [0, 1])
-def test_principal_is_anonymous_until_the_broker_accepts(dialogue: Dialogue, handshake: int) -> None:
-    parts = rounds(dialogue, handshake=handshake)
-    for asked, told in parts[:-1]:
-        wire_at_rest = Wire(USERS)
-        for request, response in parts[: parts.index((asked, told)) + 1]:
-            wire_at_rest.client(request)
-            wire_at_rest.broker(response)
-
-        assert wire_at_rest.session.account.principal == "ANONYMOUS"
-    wire = Wire(USERS)
-    for asked, told in parts[:-1]:
-        wire.client(asked)
-        wire.broker(told)
-    wire.client(parts[-1][0])
-
-    assert wire.session.account.principal == "ANONYMOUS"
-
-
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
 def test_failed_login_leaves_no_principal_and_no_bucket(dialogue: Dialogue) -> None:
     wire = Wire(ALICE, USERS)
@@ -202,20 +170,6 @@ def test_a_bare_token_behind_a_refusal_is_not_read_as_a_request(whole: bool) -> 
     assert wire.session.state.to_broker == []
     assert "marked" not in str(refused.value)
     assert wire.listening.counters.unknown_apis == {}
-
-
-def test_another_handshake_may_follow_a_refusal() -> None:
-    wire = Wire(ALICE)
-    wire.client(handshake_request("GSSAPI", version=0))
-    wire.broker(handshake_response(error_code=UNSUPPORTED_SASL_MECHANISM))
-
-    for piece in (handshake_request("PLAIN", version=0)[:5], handshake_request("PLAIN", version=0)[5:]):
-        wire.client(piece)
-    wire.broker(handshake_response())
-    wire.client(framed(b"\0alice\0secret"))
-    wire.broker(framed(b""))
-
-    assert pay(wire) == "alice"
 
 
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
@@ -266,19 +220,6 @@ def test_kerberos_tokens_are_forwarded_without_an_answer(answered: bool) -> None
 # -- a second login
 
 
-def test_second_login_keeps_its_buckets() -> None:
-    wire = Wire(ALICE)
-    log_in(wire, plain("alice"))
-    wire.client(produce_request(9, size_bytes=1_000))
-    wire.broker(produce_response(9))
-
-    log_in(wire, scram("alice"))
-    wire.client(produce_request(9, size_bytes=1_000))
-    wire.broker(produce_response(9))
-
-    assert wire.bucket().usage.amount == 2_000
-
-
 @pytest.mark.parametrize("dialogue", [plain("bob"), scram("bob"), oauthbearer("bob")], ids=lambda one: one.mechanism)
 @pytest.mark.parametrize("handshake", [0, 1])
 def test_second_login_as_another_user_closes_the_connection(dialogue: Dialogue, handshake: int) -> None:
@@ -300,15 +241,6 @@ def test_second_login_as_another_user_closes_the_connection(dialogue: Dialogue, 
 
 
 # -- bounds
-
-
-def test_refused_second_login_changes_nothing() -> None:
-    wire = Wire(ALICE, USERS)
-    log_in(wire, plain("alice"))
-    wire.client(handshake_request("PLAIN"))
-    wire.broker(handshake_response(error_code=34))
-
-    assert pay(wire) == "alice"
 
 
 @pytest.mark.parametrize("over", [0, 1])
@@ -370,65 +302,6 @@ def test_bare_token_outside_a_login_is_refused(handshake: int | None) -> None:
     assert wire.broker(framed(EMPTY)) == b""  # this may be the start of a longer frame
     with pytest.raises(ProtocolError):
         wire.broker(bytes(8))
-
-
-LOGIN_PIECES = st.one_of(
-    st.binary(max_size=30),
-    st.sampled_from([part for dialogue in DIALOGUES for asked, told in rounds(dialogue) for part in (asked, told)]),
-    st.sampled_from(
-        [part for dialogue in DIALOGUES for asked, told in rounds(dialogue, handshake=0) for part in (asked, told)]
-    ),
-    st.sampled_from(
-        [produce_request(), produce_response(), fetch_request(), fetch_response(), api_versions_response()]
-    ),
-)
-
-
-@given(pieces=st.lists(st.tuples(st.booleans(), LOGIN_PIECES), max_size=12))
-def test_any_bytes_give_an_answer_or_a_protocol_error(pieces: list[tuple[bool, bytes]]) -> None:
-    wire = Wire(ALICE, USERS)
-    try:
-        for is_clients, data in pieces:
-            if not is_clients:
-                wire.broker(data)
-            elif wire.session.state.blocked_by is None:
-                wire.client(data)
-    except ProtocolError:
-        pass
-    wire.session.close(now_ms=wire.now_ms, has_passed=True)
-
-
-@given(data=st.data())
-def test_single_bytes_have_the_effect_of_one_read(data: st.DataObject) -> None:
-    dialogue = data.draw(st.sampled_from(DIALOGUES))
-    parts = rounds(dialogue, handshake=data.draw(st.integers(0, 1)), version=data.draw(st.integers(0, 2)))
-    spoiled = data.draw(st.integers(0, len(parts) - 1))
-    at = data.draw(st.integers(0, 40))
-    byte = data.draw(st.binary(min_size=1, max_size=1))
-    asked, told = parts[spoiled]
-    if data.draw(st.booleans()):
-        parts[spoiled] = (asked[:at] + byte + asked[at + 1 :], told)
-    else:
-        parts[spoiled] = (asked, told[:at] + byte + told[at + 1 :])
-
-    def outcome(size: int) -> tuple[bytes, bytes, str, str]:
-        wire = Wire(ALICE, USERS)
-        to_broker = to_client = b""
-        error = ""
-        try:
-            for request, response in parts:
-                to_broker += wire.client(*(cut(request, size) or [b""]))
-                to_client += wire.broker(*(cut(response, size) or [b""]))
-        except ProtocolError as raised:
-            error = raised.reason
-        to_broker += wire.to_broker()
-        to_client += wire.to_client()
-        return to_broker, to_client, wire.session.account.principal, error
-
-    whole, bytewise = outcome(1_000_000), outcome(1)
-    assert (whole[2], whole[3] != "") == (bytewise[2], bytewise[3] != "")
-    if not whole[3]:
-        assert whole == bytewise
 
 
 # -- counters

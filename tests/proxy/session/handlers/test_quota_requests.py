@@ -39,7 +39,6 @@ from kafka_quota_proxy.proxy.rules.api import (
 from kafka_quota_proxy.proxy.rules.outcome import Origin
 from tests.support.frames import api_versions_response, other_request, other_response, produce_request, produce_response
 from tests.support.logins import (
-    GSSAPI,
     Dialogue,
     authenticate_request,
     authenticate_response,
@@ -116,16 +115,6 @@ def test_administrator_is_answered_when_the_answer_is_ready() -> None:
     assert wire.session.is_idle
 
 
-def test_answer_is_found_without_a_wake_up() -> None:
-    wire, handler = administered()
-    wire.client(BOTH[1])
-    handler.taken[0][3].answer = ANSWER
-
-    wire.wait(1_000)
-
-    assert wire.to_client() == ANSWER
-
-
 def test_requests_behind_wait_and_earlier_ones_are_answered_first() -> None:
     wire, handler = administered()
     ahead, behind = other_request(1), produce_request(2)
@@ -142,15 +131,6 @@ def test_requests_behind_wait_and_earlier_ones_are_answered_first() -> None:
     assert wire.resume() == behind
     assert wire.to_client() == ANSWER + b"second"
     assert wire.broker(produce_response(2)) == produce_response(2)
-
-
-@pytest.mark.parametrize("size", [1, 4, 12, 30])
-def test_a_request_may_come_in_pieces(size: int) -> None:
-    wire, handler = administered()
-
-    assert wire.client(*(BOTH[0][at : at + size] for at in range(0, len(BOTH[0]), size))) == b""
-
-    assert [taken[0] for taken in handler.taken] == [CHANGE]
 
 
 def test_large_request_is_collected_until_it_is_whole() -> None:
@@ -185,18 +165,6 @@ def test_a_refusal_names_the_user_who_has_logged_in_in_one_short_line() -> None:
     )
     assert "\n" not in unauthorized("a\nb")
     assert len(unauthorized("\U0001f600" * 30_000)) < 1_000
-
-
-def test_principal_is_administrator_from_its_login_on() -> None:
-    wire, handler = administered(admins=frozenset({"admin"}))
-    wire.client(BOTH[0])
-    assert handler.taken == []
-    wire.to_client()
-
-    wire.session.account.log_in("admin")
-    wire.client(BOTH[0])
-
-    assert [taken[1].principal for taken in handler.taken] == ["admin"]
 
 
 @pytest.mark.parametrize(
@@ -371,15 +339,6 @@ def test_client_that_does_not_read_is_not_served() -> None:
     assert handler.taken == []
 
 
-def test_collected_bytes_of_a_large_request_are_counted() -> None:
-    wire, _ = administered()
-    frame = write_alter_request(CHANGE, client_id="etl")
-
-    wire.client(frame[:20], frame[20:30], frame[30:40])
-
-    assert wire.session.held_bytes == 40
-
-
 def test_request_is_submitted_again_if_the_queue_was_full() -> None:
     wire, handler = administered()
     handler.is_full = True
@@ -438,16 +397,3 @@ def test_client_that_logs_in_again_stays_administrator(lifetime_ms: int) -> None
     wire.client(BOTH[0])
 
     assert len(handler.taken) == 1
-
-
-@pytest.mark.parametrize("login", [scram("admin"), GSSAPI])
-def test_unfinished_second_login_does_not_extend_the_first(login: Dialogue) -> None:
-    wire, _ = administered(admins=frozenset({"admin"}))
-    logged_in(wire, scram("admin"), lifetime_ms=60_000)
-    wire.wait(70_000)
-    begun = Dialogue(mechanism=login.mechanism, tokens=login.tokens[:1], user=login.user)
-
-    logged_in(wire, begun, lifetime_ms=0)
-
-    with pytest.raises(LoginExpired):
-        wire.client(BOTH[0])

@@ -10,7 +10,6 @@ from uuid import UUID
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, KafkaSettings, QuotaRule
-from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, ProtocolError, UnknownVersion
 from kafka_quota_proxy.protocol.topic_mutations import THROTTLING_QUOTA_EXCEEDED, read_response
@@ -66,17 +65,6 @@ def test_topics_within_the_quota_are_forwarded_and_the_rest_is_refused() -> None
     assert "larger" not in bed.controller.topics
     bed.wire.wait(1_000)
     assert bed.ask(create(("larger", 110))) == {"larger": 0}
-
-
-def test_first_topics_of_a_request_are_forwarded() -> None:
-    bed = Bed()
-
-    errors = bed.ask(create(*((f"t{number}", 60) for number in range(4))))
-
-    # 100 - 60 - 60 is below 0, so the other topics are refused
-    assert errors == {"t0": 0, "t1": 0, "t2": THROTTLING_QUOTA_EXCEEDED, "t3": THROTTLING_QUOTA_EXCEEDED}
-    assert list(bed.controller.topics) == ["t0", "t1"]
-    assert bed.wire.muted_for_ms == 2_000
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5])
@@ -163,30 +151,11 @@ def test_observed_response_that_cannot_be_read_passes_unchanged() -> None:
     assert bed.tokens == 40
 
 
-def test_requests_behind_a_mutation_wait_for_its_response() -> None:
-    bed = Bed(one=30)
-    question = bed.wire.client(delete("one"), other_request(9))
-    assert other_request(9) not in question
-    request = bed.wire.broker(bed.controller.answers(question)) + bed.wire.to_broker()
-
-    assert bed.wire.to_client() == b""
-    assert request.endswith(other_request(9))
-
-
 def test_unlimited_client_requests_are_not_read() -> None:
     bed = Bed(QuotaRule(user="another", controller_mutation_rate=10.0), one=30)
     request = delete("one")
 
     assert bed.wire.client(request[:-1]) == request[:-1]
-
-
-@pytest.mark.parametrize("cut", [1, 8, 14, 20, -1])
-def test_request_is_parsed_once_it_is_complete(cut: int) -> None:
-    bed = Bed()
-    request = create(("one", 5))
-
-    assert bed.wire.client(request[:cut]) == b""
-    assert bed.wire.client(request[cut:]) == request
 
 
 @pytest.mark.parametrize("api_key", [CREATE, DELETE, GROW])
@@ -212,19 +181,6 @@ def test_connection_closed_during_a_broker_query_leaves_no_state() -> None:
     bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=True)
 
     assert bed.tokens == 100
-
-
-def test_response_behind_others_is_not_overtaken() -> None:
-    bed = Bed()
-    bed.ask(create(("one", 200)))
-    bed.wire.wait(1)
-    assert bed.wire.client(other_request(1), create(("two", 5))) == other_request(1)
-
-    assert bed.wire.to_client() == b""
-    answers = bed.wire.broker(other_response(1))
-
-    assert answers.startswith(other_response(1))
-    assert len(answers) > len(other_response(1))
 
 
 def test_response_has_the_longer_of_two_throttle_times() -> None:
@@ -262,17 +218,6 @@ def knows_ids(bed: Bed) -> None:
     bed.wire.broker(api_versions_response(1))  # the broker supports Metadata up to v77
 
 
-def test_unknown_api_versions_version_keeps_the_learned_versions() -> None:
-    bed = Bed(one=30)
-    knows_ids(bed)
-    bed.wire.client(framed(request_header(ApiKey.API_VERSIONS, 99, 2, "etl", is_flexible=True) + b"\x01\x01\0"))
-    bed.wire.broker(framed(pack(">ihi", 2, 35, 0)))
-
-    bed.ask(delete(bed.controller.ids["one"]))
-
-    assert bed.tokens == 70
-
-
 def test_names_and_ids_in_one_request_are_queried_separately() -> None:
     """A broker that is asked for both returns only the ids (``KafkaApis.handleTopicMetadataRequest``)."""
     bed = Bed(one=30, two=40)
@@ -292,43 +237,11 @@ def test_default_partitions_are_read_from_the_configuration() -> None:
     assert bed.tokens == 94
 
 
-def test_connection_holds_only_the_bucket_of_its_last_client_id() -> None:
-    wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=1_000.0), max_buckets=5)
-
-    for number in range(20):
-        wire.client(other_request(number, client_id=f"client-{number}"))
-        wire.broker(other_response(number))
-
-    assert len(wire.session.account.stale_buckets) <= 1
-    assert wire.listening.quotas.manager(QuotaKind.REQUEST_RATE).overflows == 0
-
-
 def new_connection(bed: Bed) -> Wire:
     """Return another connection of the same client."""
     wire = copy(bed.wire)
     wire.session = Session(wire.listening, owner=wire)
     return wire
-
-
-def test_connections_of_one_client_wait_for_the_same_debt() -> None:
-    bed = Bed()
-    wires = [new_connection(bed) for _ in range(3)]
-    requests = [create((f"t{number}", 200), version=4) for number in range(3)]
-    assert wires[0].client(requests[0]) == requests[0]
-    assert wires[1].client(requests[1]) == wires[2].client(requests[2]) == b""
-
-    wires[0].broker(bed.controller.answers(requests[0]))  # 200 - 100 tokens at 10 a second: ten seconds of debt
-
-    for wire in wires[1:]:
-        wire.wait(9_999)
-        assert wire.to_broker() == b""
-    wires[1].wait(1)
-    assert wires[1].to_broker() == requests[1]
-    wires[1].broker(bed.controller.answers(requests[1]))
-    wires[2].wait(1)  # the second request has left the bucket in debt again
-    assert wires[2].to_broker() == b""
-    wires[2].wait(20_000)
-    assert wires[2].to_broker() == requests[2]
 
 
 def test_a_stalled_request_delays_others_for_as_long_as_its_partitions_take() -> None:
@@ -385,17 +298,5 @@ def test_a_request_that_was_sent_is_charged_without_an_answer(has_passed: bool) 
     bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=has_passed)
 
     assert bed.tokens == 40
-    assert bed.wire.bucket("mutation").usage.amount == 60
-    assert bed.wire.bucket("mutation").reserved.amount == 0
-
-
-def test_a_request_is_charged_if_its_answer_cannot_be_read() -> None:
-    bed = Bed()
-    bed.wire.client(create(("one", 60)))
-
-    with pytest.raises(ProtocolError):
-        bed.wire.broker(framed(bytes.fromhex("00000007") + b"\xff" * 20))
-    bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=True)
-
     assert bed.wire.bucket("mutation").usage.amount == 60
     assert bed.wire.bucket("mutation").reserved.amount == 0

@@ -145,13 +145,6 @@ def test_v24_no_messages_if_the_quota_is_exceeded(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_v24_both_messages_if_quotas_allow(version: int) -> None:
-    hands = Hands(limited(1_000_000), version)
-    assert list(hands.asked({P0: 1, P1: 1}).parts) == [P0, P1]
-    assert sizes(hands.reply({P0: lagging(batches(300)), P1: lagging(batches(300))})) == [300, 300]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 def test_v24_throttled_replicas_in_sync_are_included(version: int) -> None:
     hands = Hands(listed(1_000), version)
     in_sync = lagging(batches(300), high_watermark=1)
@@ -199,22 +192,6 @@ def test_omitted_partition_is_restored_with_its_last_values(version: int) -> Non
     told = Entry(0, 500, 490 if version >= 4 else -1, 7 if version >= 5 else -1, b"")
     assert (answer.entries[P0], answer.entries[P1]) == (told, told)
     assert answer.entries[BUSY].records == batches(50)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_own_response_contains_each_requested_partition(version: int) -> None:
-    hands = Hands(limited(1_000), version)
-    seen = {P1: Entry(0, 500, 490, 7, b""), BUSY: Entry(0, 9, 8, 6, b""), P0: Entry(0, 11, 11, 0, b"")}
-    hands.see(dict.fromkeys(seen, 1), seen)
-    hands.use_up(1_000_000)
-    assert isinstance(hands.ask(dict.fromkeys(seen, 1)), Hold)
-    hands.now_ms += 500
-    answer = hands.told(dict.fromkeys(seen, 1))
-    assert (answer.correlation_id, answer.error_code, answer.session_id) == (9, 0, 0)
-    assert list(answer.entries) == list(seen)
-    assert [one.high_watermark for one in answer.entries.values()] == [500, 9, 11]
-    if version >= 5:
-        assert answer.entries == seen
 
 
 @pytest.mark.parametrize("version", [9, 11, 17])
@@ -270,22 +247,6 @@ def test_fetch_is_held_for_its_max_wait_up_to_half_a_second(max_wait_ms: int, he
             hands.now_ms = decision.until_ms
         assert isinstance(decision, Answered)
         assert hands.now_ms - began_ms == held_ms
-
-
-@pytest.mark.parametrize("rate", [0.0, 5e-324, 1e-9, 1.0, 1e18])
-@pytest.mark.parametrize("owed_bytes", [0, 1, 10_000_000, 2**40])
-def test_hold_ends_later_than_it_began_at_any_rate(rate: float, owed_bytes: int) -> None:
-    hands = Hands(limited(rate))
-    hands.see({P0: 1})
-    hands.use_up(owed_bytes)
-    for _ in range(4):
-        decision = hands.ask({P0: 1})
-        if isinstance(decision, Hold):
-            assert hands.now_ms < decision.until_ms <= hands.now_ms + 500
-            hands.now_ms = decision.until_ms
-        elif isinstance(decision, Forward):
-            hands.reply({P0: lagging(batches(5_000))})
-            hands.now_ms += 1
 
 
 def test_the_leader_waits_no_longer_than_until_there_is_room() -> None:
@@ -396,15 +357,6 @@ def test_a_session_that_was_left_is_not_closed_by_another_limit() -> None:
 # -- records that are delivered
 
 
-@pytest.mark.parametrize("rules", [limited(10_000), listed(10_000)])
-def test_in_sync_partitions_are_charged_if_listed(rules: Replication) -> None:
-    hands = Hands(rules)
-    hands.asked({P0: 1})
-    hands.reply({P0: lagging(batches(400), high_watermark=1)})
-    assert (hands.quota.total > 400) is (rules.leader_replicas is not None)
-    assert hands.quota.room(now_ms=hands.now_ms + 999) >= 1_000, "and not waited for"
-
-
 @pytest.mark.parametrize("version", [3, 11, 17])
 @pytest.mark.parametrize("records", [batches(5_000)[:700], bytes(700), b"?" * 700], ids=["cut off", "zeros", "noise"])
 def test_records_without_a_whole_batch_are_sent_at_the_rate(version: int, records: bytes) -> None:
@@ -444,20 +396,6 @@ def test_max_bytes_is_lowered_unless_a_partition_is_in_sync(offset: int, max_byt
     assert asked.max_bytes == max_bytes
 
 
-@pytest.mark.parametrize("max_bytes", [-1, -(2**31), 0])
-def test_sizes_below_one_add_no_credit(max_bytes: int) -> None:
-    hands = Hands(limited(1_000))
-    parts = {P0: Part(1, max_bytes, 4)}
-    hands.see({P0: 1})
-    for _ in range(3):
-        decision = hands.ask(parts)
-        assert hands.quota.room(now_ms=hands.now_ms) <= 350
-        if isinstance(decision, Forward):
-            hands.reply({P0: lagging()})
-        hands.now_ms += 500
-    assert hands.quota.room(now_ms=hands.now_ms) <= 350
-
-
 def test_observed_quota_has_unlimited_room() -> None:
     lists = {topic: {topic: parse("*")} for topic in ("moving", "busy")}
     hands = Hands(Replication(follower_rate=1_000, leader_replicas=lists["moving"], follower_replicas=lists["busy"]))
@@ -465,18 +403,6 @@ def test_observed_quota_has_unlimited_room() -> None:
     assert hands.asked({P0: 1, BUSY: 1}).parts[P0] == Part(1, MiB, 4)
     assert sizes(hands.reply({P0: lagging(batches(700_000)), BUSY: lagging()})) == [700_000, 0]
     assert hands.quota.total > 700_000
-
-
-def test_throttle_that_ends_during_a_fetch_leaves_its_response_complete() -> None:
-    hands = Hands(listed(1_000))
-    hands.see({P0: 1, BUSY: 1})
-    hands.use_up(1_000_000)
-    assert list(hands.asked({P0: 1, BUSY: 1}).parts) == [BUSY]
-    hands.throttle.update(None, now_ms=hands.now_ms)
-    answer = hands.reply({BUSY: lagging(batches(60))})
-    assert list(answer.entries) == [P0, BUSY]
-    assert not hands.follower.is_throttled(FOLLOWER, 17, now_ms=hands.now_ms)
-    assert not hands.follower.seen, "nothing is kept while no limit holds"
 
 
 def test_follower_does_not_wait_behind_itself() -> None:
