@@ -172,25 +172,6 @@ def test_update_replaces_principal_rules() -> None:
     assert (quotas.is_broker("broker1"), quotas.is_broker("broker2")) == (False, True)
 
 
-def test_expiry_starts_a_generation_only_if_a_bucket_expired() -> None:
-    quotas = BrokerQuotas(CONFIG)
-    produce, fetch, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=0)
-    fetch.charge(1, now_ms=1)
-    generation = quotas.generation
-
-    quotas.expire(now_ms=EXPIRES_AFTER_MS)
-    unmoved = quotas.generation
-    quotas.expire(now_ms=EXPIRES_AFTER_MS + 1)
-    moved = quotas.generation
-
-    assert unmoved == generation
-    assert moved != generation
-    assert [len(manager) for manager in quotas.managers] == [0, 1, 0, 0, 0]
-    again, kept, *_ = quotas.buckets(principal="alice", client_id="etl", now_ms=EXPIRES_AFTER_MS + 1)
-    assert again is not produce
-    assert kept is fetch
-
-
 def test_expiry_starts_a_generation_in_the_slice_that_removed_buckets() -> None:
     quotas = BrokerQuotas(replace(CONFIG, quotas=(QuotaRule(user=DEFAULT, producer_byte_rate=1.0),)))
     for number in range(1_001):

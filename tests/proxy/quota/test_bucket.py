@@ -3,7 +3,6 @@
 ``test_vectors`` has the cases of Kafka's own tests.
 """
 
-from itertools import accumulate
 from math import isnan
 
 import pytest
@@ -45,28 +44,6 @@ def test_max_throttle_time_bounds_the_wait_but_not_the_debt(shaping: Shaping) ->
 
         assert owed_ms == 90_000
         assert min(owed_ms, bucket.max_throttle_time_ms) == wait_ms, max_ms
-
-
-@given(
-    limit=st.floats(1_000, 1e9),
-    elapsed_ms=st.integers(10_000, 10_990),
-    wait_ms=st.integers(1, 900),
-    start_ms=st.sampled_from(STARTS_MS),
-)
-def test_rate_is_at_the_limit_after_the_wait(limit: float, elapsed_ms: int, wait_ms: int, start_ms: int) -> None:
-    """The formula assumes a full window from which no sample leaves during the wait."""
-    bucket = bucket_of_alice(manager_of(rule("alice", limit=limit)), start_ms)
-    bucket.charge(1, now_ms=start_ms)
-    bucket.charge(1, now_ms=start_ms + 999)
-    size_bytes = round(limit * (elapsed_ms + wait_ms) / 1_000)
-
-    waited_ms = bucket.charge(size_bytes, now_ms=start_ms + elapsed_ms)
-
-    assert abs(waited_ms - wait_ms) <= 3
-    window_ms = elapsed_ms + waited_ms
-    one_millisecond_more = (window_ms + 1) / window_ms
-    assert bucket.rate.peek(now_ms=start_ms + window_ms) <= limit * one_millisecond_more
-    assert bucket.rate.peek(now_ms=start_ms + window_ms) * one_millisecond_more >= limit
 
 
 # -- room --
@@ -111,31 +88,6 @@ def test_has_room_predicts_whether_a_charge_waits(
 
 
 # -- pacing --
-
-
-@given(
-    limit=st.sampled_from([1_000.0, 10_485_760.0]),
-    burst_ms=st.sampled_from([100, 1_000, 5_000]),
-    start_ms=st.sampled_from(STARTS_MS),
-    requests=st.lists(st.tuples(st.integers(1, 2_000_000), st.sampled_from([0, 0, 7, 3_000])), min_size=1, max_size=30),
-)
-def test_paced_client_keeps_its_quota_in_any_interval(
-    limit: float, burst_ms: int, start_ms: int, requests: list[tuple[int, int]]
-) -> None:
-    bucket = bucket_of_alice(manager_of(rule("alice", limit=limit), shaping=Shaping.PACED, burst_ms=burst_ms), start_ms)
-    now_ms = start_ms
-    sent: list[tuple[int, int]] = []
-    for size_bytes, rest_ms in requests:
-        now_ms += rest_ms
-        sent.append((now_ms, size_bytes))
-        now_ms += bucket.charge(size_bytes, now_ms=now_ms)
-
-    burst = limit * burst_ms / 1_000
-    one_millisecond = limit / 1_000
-    for first, (begin_ms, _) in enumerate(sent):
-        sums = accumulate(size_bytes for _, size_bytes in sent[first:])
-        for (end_ms, size_bytes), passed in zip(sent[first:], sums, strict=True):
-            assert passed <= burst + limit * (end_ms - begin_ms) / 1_000 + size_bytes + one_millisecond
 
 
 # -- counting --

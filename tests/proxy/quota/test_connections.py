@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.addresses import canonical
 from kafka_quota_proxy.config.model import (
@@ -298,36 +296,6 @@ def test_addresses_without_a_place_share_a_rate() -> None:
 
 
 # -- any history --
-
-
-@given(
-    st.lists(st.integers(0, 700), min_size=1, max_size=150), st.sampled_from([0.5, 2.0, 5.0]), st.sampled_from([2, 5])
-)
-@settings(max_examples=200)
-def test_no_window_passes_more_than_the_limit_of_the_longest(gaps_ms: list[int], limit: float, samples: int) -> None:
-    """The connections of N samples count, and a window is never longer than N + 1 samples."""
-    quotas = ConnectionQuotas(config_of({DEFAULT: limit}, kafka=KafkaSettings(quota_window_num=samples)))
-    let_in: list[int] = []
-    now_ms = T
-    for gap_ms in gaps_ms:
-        now_ms += gap_ms
-        if come(quotas.listener("clients"), [ONE], at_ms=now_ms) == [0]:
-            let_in.append(now_ms)
-            within = [at_ms for at_ms in let_in if now_ms - at_ms < samples * 1_000]
-            assert len(within) <= limit * (samples + 1)
-
-
-@given(st.lists(st.integers(0, 1_000), min_size=1, max_size=50))
-@settings(max_examples=100)
-def test_refused_connections_leave_no_trace(gaps_ms: list[int]) -> None:
-    quotas = ConnectionQuotas(config_of({ONE: 0.0}, listener=5, broker=5))
-    clients = quotas.listener("clients")
-    now_ms = T
-    for gap_ms in gaps_ms:
-        now_ms += gap_ms
-        assert come(clients, [ONE], at_ms=now_ms) == [1_000]
-        assert clients.rate.peek(now_ms=now_ms) == quotas.rate.peek(now_ms=now_ms) == 0
-    assert clients.paused == 0
 
 
 def test_each_spelling_of_an_address_is_canonical() -> None:

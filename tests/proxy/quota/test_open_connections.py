@@ -1,16 +1,10 @@
 """Tests the limits on the number of open connections, by the eight levels."""
 
-import random
-from collections import Counter
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import PrincipalRules
-from kafka_quota_proxy.proxy.quota.entity import LEVELS, RuleTable, Tags
+from kafka_quota_proxy.proxy.quota.entity import RuleTable, Tags
 from kafka_quota_proxy.proxy.quota.open_connections import Identity, OpenConnections
 
 ALICE_ETL = Identity("alice", "etl")
@@ -82,47 +76,3 @@ def test_closed_connections_take_no_memory() -> None:
     assert connections.open_now() == {}
     assert connections._by_identity == {}
     assert connections._found == {}
-
-
-_NAMES = st.sampled_from(["", "a", "b"])
-
-
-def _name(by_name: bool | None, name: str) -> EntityName:
-    return None if by_name is None else name if by_name else DEFAULT
-
-
-_RULES = st.lists(
-    st.builds(
-        lambda level, name, limit: QuotaRule(
-            user=_name(level.user, name), client_id=_name(level.client_id, name), connections=limit
-        ),
-        st.sampled_from(LEVELS),
-        st.sampled_from(["a", "b"]),
-        st.integers(0, 3),
-    ),
-    max_size=6,
-    unique_by=lambda rule: (rule.user, rule.client_id),
-)
-
-
-@given(_RULES, _RULES, st.lists(st.tuples(st.sampled_from(["a", "b"]), _NAMES), max_size=40), st.randoms())
-@settings(max_examples=200)
-def test_counts_match_open_connections_and_stay_within_limits(
-    first: list[QuotaRule], then: list[QuotaRule], come: list[tuple[str, str]], chance: random.Random
-) -> None:
-    connections = open_connections(*first)
-    inside: list[Identity] = []
-    for turn, (user, client_id) in enumerate(come):
-        if turn == len(come) // 2:
-            connections.table.update(then)
-            connections.rules_changed(PrincipalRules(Principals()).charged_user)
-        if inside and chance.random() < 0.3:
-            connections.leave(inside.pop(chance.randrange(len(inside))))
-        identity = Identity(user, client_id)
-        before = connections.check(identity)
-        if enter(connections, identity) == [True]:
-            inside.append(identity)
-            assert before.found is not None
-            assert before.found.limit is None or before.open_now < before.found.limit
-        counted = Counter(connections.table.resolve(user=one[0], client_id=one[1]).tags for one in inside)
-        assert connections.open_now() == counted

@@ -3,12 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from itertools import pairwise
 from time import perf_counter_ns
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, Address, Enforcement, QuotaRule
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
@@ -93,27 +90,6 @@ def test_broker_without_a_port_is_left_out(api_key: int, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api_key", "version"), APIS)
-@settings(max_examples=settings().max_examples // 4)
-@given(cuts=st.lists(st.integers(0, 400)))
-def test_responses_in_pieces_contain_no_broker_address(api_key: int, version: int, cuts: list[int]) -> None:
-    wire = Wire(addresses=Told().addresses)
-    _asked(wire, api_key, version)
-    _asked(wire, METADATA, 8, correlation_id=2)
-    data = _response(api_key, version) + _response(METADATA, 8, correlation_id=2)
-    edges = [0, *sorted({cut for cut in cuts if cut < len(data)}), len(data)]
-
-    passed = b"".join(wire.broker(data[begin:end]) for begin, end in pairwise(edges))
-
-    assert INSIDE.encode() not in passed or api_key in MOVED
-    first, second = _frames(passed)
-    assert b"proxy" in second
-    if INSIDE.encode() in first:  # an unknown tag hides the endpoints
-        assert b"\x7f" in first
-        assert len(first) == len(_response(api_key, version))
-    assert wire.session.is_idle
-
-
-@pytest.mark.parametrize(("api_key", "version"), APIS)
 def test_short_response_is_edited_alike_for_each_cut(api_key: int, version: int) -> None:
     data = _response(api_key, version)
     whole = Wire(addresses=Told().addresses)
@@ -142,15 +118,6 @@ def test_front_of_a_fetch_response_decides_alike_for_each_cut(rule: QuotaRule | 
 
         assert wire.session.state.responses.hidden is None, cut
         assert len(passed) == 100
-
-
-def _frames(data: bytes) -> list[bytes]:
-    frames = []
-    while data:
-        size_bytes = 4 + int.from_bytes(data[:4])
-        frames.append(data[:size_bytes])
-        data = data[size_bytes:]
-    return frames
 
 
 @pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])

@@ -47,6 +47,16 @@ def test_half_sent_requests_hold_no_slot() -> None:
     assert any(wire.session.state.blocked_by is None for wire in attackers)  # they are read on
 
 
+def test_half_sent_control_requests_hold_no_slot() -> None:
+    crowd = Crowd(clients=1_001)
+    *attackers, light = crowd.wires
+    for wire in attackers:
+        assert wire.client(grouped(ApiKey.OFFSET_COMMIT)[:-1]) == b""
+
+    assert light.client(heartbeat()) == heartbeat()
+    assert crowd.dispatcher.control_in_flight == 1
+
+
 def test_half_sent_request_behind_another_takes_no_slot_over() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires

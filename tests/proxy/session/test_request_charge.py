@@ -7,7 +7,6 @@ from math import isnan
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
-from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset
@@ -277,26 +276,6 @@ def test_a_login_that_cannot_be_read_reserves_nothing() -> None:
     wire.session.close(now_ms=wire.now_ms, has_passed=True)
 
     assert wire.bucket("request_rate").reserved.amount == 0
-
-
-def _produce_and_ask(wire: Wire) -> None:
-    wire.client(produce_request(1), other_request(2))
-    wire.broker(produce_response(1))
-    wire.to_broker()
-    wire.broker(other_response(2))
-
-
-def test_new_rule_applies_to_the_next_request() -> None:
-    wire = Wire()
-    _produce_and_ask(wire)
-
-    update(wire.listening.quotas, replace(wire.config, quotas=(FIVE_A_SECOND,)))
-    _produce_and_ask(wire)
-    assert wire.bucket("request_rate").usage.requests == 2
-
-    update(wire.listening.quotas, wire.config)
-    _produce_and_ask(wire)
-    assert sum(bucket.usage.requests for bucket in wire.listening.quotas.manager(QuotaKind.REQUEST_RATE)) == 2
 
 
 @pytest.mark.parametrize(("first", "then"), list(product(["etl", "reports"], repeat=2)))

@@ -1,14 +1,13 @@
 """Tests which requests are forwarded, however their bytes are cut."""
 
-from contextlib import suppress
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
-from kafka_quota_proxy.protocol.errors import HeadTooLong, ProtocolError
+from kafka_quota_proxy.protocol.errors import HeadTooLong
 from tests.support.frames import (
     fetch_request,
     other_request,
@@ -89,14 +88,6 @@ def test_endless_header_is_refused() -> None:
         wire.client((50_000_000).to_bytes(4, "big") + header, *([bytes(10_000)] * 30))
 
 
-@given(data=st.lists(st.binary(max_size=300), max_size=5))
-def test_any_client_bytes_are_forwarded_or_a_protocol_error(data: list[bytes]) -> None:
-    wire = Wire(A_TIGHT_RULE)
-
-    with suppress(ProtocolError):
-        wire.client(*data)
-
-
 def _pieces(data: bytes, cuts: list[int]) -> list[bytes]:
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     return [data[start:end] for start, end in pairwise(edges) if end > start]
@@ -135,43 +126,3 @@ def test_requests_are_forwarded_alike_for_any_split(
     assert (cut.session.state.blocked_by is None) == (whole.session.state.blocked_by is None)
     assert cut.muted_for_ms == whole.muted_for_ms
     assert cut.bucket().usage.amount == whole.bucket().usage.amount
-
-
-@given(
-    kinds=st.lists(st.sampled_from(["produce", "acks0", "fetch", "other"]), min_size=1, max_size=6),
-    cut=st.integers(0, 3_000),
-    piece=st.integers(1, 700),
-    is_limited=st.booleans(),
-)
-def test_only_whole_requests_are_forwarded_before_the_close(
-    kinds: list[str], cut: int, piece: int, is_limited: bool
-) -> None:
-    wire = Wire(*([A_TIGHT_RULE] if is_limited else []))
-    requests = [
-        {
-            "produce": produce_request(number),
-            "acks0": produce_request(number, acks=0, size_bytes=700),
-            "fetch": fetch_request(number),
-            "other": other_request(number),
-        }[kind]
-        for number, kind in enumerate(kinds)
-    ]
-    sent = b"".join(requests)
-    passed = wire.client(sent[:cut])
-
-    wire.session.release(now_ms=wire.now_ms)
-    wire.session.take_no_more()
-    passed += wire.to_broker()
-    for at in range(cut, len(sent), piece):
-        if wire.session.state.blocked_by is not None:
-            break  # the proxy does not read while the session is blocked
-        passed += wire.client(sent[at : at + piece])
-
-    ends = [0, *accumulate(map(len, requests))]
-    assert len(passed) in ends
-    assert len(passed) >= max(end for end in ends if end <= cut)
-    assert wire.bucket().reserved.amount == sum(
-        len(request) - 4
-        for request, end, kind in zip(requests, ends[1:], kinds, strict=True)
-        if kind == "produce" and end <= len(passed)
-    )

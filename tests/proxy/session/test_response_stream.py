@@ -1,15 +1,9 @@
 """Tests which responses are forwarded, however their bytes are cut, and how long they are held."""
 
-from contextlib import suppress
-from dataclasses import replace
-from itertools import pairwise
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
-from kafka_quota_proxy.protocol.errors import ProtocolError, UnexpectedResponse
+from kafka_quota_proxy.protocol.errors import UnexpectedResponse
 from tests.support.frames import (
     fetch_request,
     fetch_response,
@@ -18,7 +12,6 @@ from tests.support.frames import (
     produce_request,
     produce_response,
 )
-from tests.support.rules_in_force import update
 from tests.support.wire import Wire
 
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
@@ -61,72 +54,6 @@ def test_response_to_no_request_ends_the_connection() -> None:
 
     with pytest.raises(UnexpectedResponse):
         wire.broker(other_response(1))
-
-
-@given(data=st.lists(st.binary(max_size=300), max_size=5))
-def test_any_broker_bytes_are_forwarded_or_a_protocol_error(data: list[bytes]) -> None:
-    wire = Wire(A_TIGHT_RULE)
-    wire.client(produce_request(0), fetch_request(0), other_request(0, api_key=18, version=0))
-
-    with suppress(ProtocolError):
-        wire.broker(*data)
-
-
-def _pieces(data: bytes, cuts: list[int]) -> list[bytes]:
-    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    return [data[start:end] for start, end in pairwise(edges) if end > start]
-
-
-@given(
-    versions=st.lists(
-        st.tuples(st.sampled_from(["produce", "fetch", "other"]), st.integers(0, 13), st.integers(60, 3_000)),
-        min_size=1,
-        max_size=5,
-    ),
-    cuts=st.lists(st.integers(0, 20_000), max_size=8),
-    byte_by_byte=st.booleans(),
-)
-@pytest.mark.parametrize("enforcement", list(Enforcement))
-def test_responses_are_forwarded_alike_for_any_split(
-    enforcement: Enforcement, versions: list[tuple[str, int, int]], cuts: list[int], byte_by_byte: bool
-) -> None:
-    requests, answers = [], []
-    for number, (kind, version, size_bytes) in enumerate(versions):
-        if kind == "produce":
-            requests.append(produce_request(number, version=version, size_bytes=max(size_bytes, 100)))
-            answers.append(produce_response(number, version=version))
-        elif kind == "fetch":
-            requests.append(fetch_request(number, version=version, max_bytes=100))
-            answers.append(fetch_response(number, version=version, size_bytes=size_bytes))
-        else:
-            requests.append(other_request(number))
-            answers.append(other_response(number, size_bytes=size_bytes))
-
-    def answered(pieces: list[bytes]) -> tuple[bytes, int, int, int]:
-        # The rule becomes tight after all requests. Otherwise only the first fetch would be forwarded.
-        wire = Wire(enforcement=enforcement)
-        wire.client(*requests)
-        update(
-            wire.listening.quotas,
-            replace(
-                wire.config, quotas=(replace(A_TIGHT_RULE, limits={**A_TIGHT_RULE.limits, "producer_byte_rate": 50.0}),)
-            ),
-        )
-        for bucket in (wire.bucket("produce"), wire.bucket("fetch")):
-            assert bucket.generation >= 0
-        early = wire.broker(*pieces)
-        wire.wait(3_000_000)
-        return (
-            early + wire.to_client(),
-            wire.muted_for_ms,
-            wire.bucket().usage.amount,
-            wire.bucket("fetch").usage.amount,
-        )
-
-    stream = b"".join(answers)
-    pieces = [bytes([byte]) for byte in stream] if byte_by_byte else _pieces(stream, cuts)
-
-    assert answered(pieces) == answered([stream])
 
 
 def test_release_sends_a_held_response_and_ends_throttling() -> None:

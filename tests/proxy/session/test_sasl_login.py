@@ -1,11 +1,8 @@
 """Tests when a login counts, by the client's tokens and the broker's responses, and which user it gives."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.protocol.errors import PrincipalChanged, ProtocolError
 from kafka_quota_proxy.protocol.header import read_request_head
 from kafka_quota_proxy.proxy.session.sasl_login import Login, Verdict
 from tests.support.logins import (
@@ -179,44 +176,3 @@ def test_token_without_a_handshake_names_no_user() -> None:
 
     assert say(login, b"\0alice\0secret") is Verdict.UNKNOWN
     assert login.principal == "UNKNOWN"
-
-
-@pytest.mark.parametrize("dialogue", [plain("bob"), scram("bob"), oauthbearer("bob")], ids=lambda one: one.mechanism)
-def test_second_login_as_another_user_is_refused(dialogue: Dialogue) -> None:
-    login = Login()
-    log_in(login, plain("alice"))
-
-    with pytest.raises(PrincipalChanged, match="as another user"):
-        log_in(login, dialogue)
-
-    assert login.principal == "alice"
-
-
-EVENTS = st.lists(
-    st.tuples(
-        st.sampled_from(["ask", "ask_raw", "answer", "answer_raw"]),
-        st.sampled_from([HANDSHAKE, AUTHENTICATE]),
-        st.integers(0, 3),
-        st.binary(max_size=40)
-        | st.sampled_from([b"\0\x05PLAIN", b"\0\x0dSCRAM-SHA-256", b"\0\0\0\x07\0bob\0pw", b"\0\0\xff\xff\0\0\0\0"]),
-    ),
-    max_size=12,
-)
-
-
-@given(events=EVENTS)
-def test_any_bytes_give_a_verdict_or_a_protocol_error(events: list[tuple[str, int, int, bytes]]) -> None:
-    login = Login()
-    for event, api_key, version, data in events:
-        try:
-            match event:
-                case "ask":
-                    login.ask(api_key, version, memoryview(data), claim="sub")
-                case "ask_raw":
-                    login.ask_raw(data, claim="sub")
-                case "answer":
-                    assert login.answer(api_key, version, memoryview(data)) in Verdict
-                case _:
-                    assert login.answer_raw(data) in Verdict
-        except ProtocolError:
-            return

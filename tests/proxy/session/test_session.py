@@ -37,16 +37,6 @@ def test_observe_changes_no_byte_and_mutes_no_client() -> None:
     assert (wire.bucket().usage.throttling.requests, wire.bucket().usage.throttling.time_ms) == (0, 0)
 
 
-def test_new_client_id_on_a_connection_charges_its_own_bucket() -> None:
-    wire = Wire(A_TIGHT_RULE)
-
-    wire.client(produce_request(1, client_id="one"), produce_request(2, client_id="two", size_bytes=401))
-    wire.broker(produce_response(1), produce_response(2))
-
-    assert wire.bucket(client_id="one").usage.amount == 400
-    assert wire.bucket(client_id="two").usage.amount == 401
-
-
 def test_changed_rule_applies_to_the_next_request_and_keeps_the_usage() -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(produce_request(1, size_bytes=5_000))
@@ -208,18 +198,6 @@ def test_client_that_has_begun_a_login_is_logging_in() -> None:
     assert wire.session.follower is None
 
 
-def test_requests_of_a_client_that_has_gone_are_dropped_unless_an_earlier_one_is_at_the_broker() -> None:
-    wire = Wire(A_TIGHT_RULE)
-    wire.client(produce_request(1, size_bytes=6_000), produce_request(2))
-
-    wire.session.abandon(now_ms=wire.now_ms)  # the first is not answered
-    assert wire.session.state.context.counters.abandoned == 0
-    wire.broker(produce_response(1))
-    wire.session.abandon(now_ms=wire.now_ms)
-
-    assert wire.session.state.context.counters.abandoned == 1
-
-
 def test_the_end_of_a_connection_wakes_the_next_in_line() -> None:
     wire = Wire(A_TIGHT_RULE)
     other = wire.beside()
@@ -230,27 +208,6 @@ def test_the_end_of_a_connection_wakes_the_next_in_line() -> None:
     other.take_turn()
 
     assert other.to_broker() == produce_request(2, size_bytes=6_000)
-
-
-def test_records_without_an_answer_wait_for_a_client_that_has_gone() -> None:
-    wire = Wire(A_TIGHT_RULE)
-    other = wire.beside()
-    wire.client(produce_request(1, size_bytes=6_000))
-    assert other.client(produce_request(2, acks=0, size_bytes=6_000)) == b""
-
-    other.session.abandon(now_ms=other.now_ms)
-    other.session.count_abandoned()
-
-    assert other.session.state.blocked_by is not None
-    assert other.session.state.context.counters.abandoned == 0
-
-
-def test_connection_without_requests_has_abandoned_none() -> None:
-    wire = Wire(A_TIGHT_RULE)
-
-    wire.session.count_abandoned()
-
-    assert wire.session.state.context.counters.abandoned == 0
 
 
 def test_another_queue_of_the_broker_is_used_once_no_request_is_at_the_broker() -> None:

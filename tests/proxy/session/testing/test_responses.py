@@ -80,23 +80,6 @@ def test_long_response_in_pieces_is_throttled_once(piece_bytes: int) -> None:
     assert b"".join(passed) == told + fetch_response(2, size_bytes=3_000)
 
 
-def test_orders_are_for_the_user_and_client_id_of_the_request() -> None:
-    wire, testing = wire_of_test()
-    for number, client_id in enumerate(("app", "other", "app")):
-        wire.client(produce_request(number, client_id=client_id))
-    testing.add(Wanted(client_id="app"), 300, count=9)
-    wire.broker(produce_response(0), produce_response(1), produce_response(2))
-    testing.reset()
-    testing.add(Wanted(user="ANONYMOUS", client_id="other"), 9, count=1)
-    wire.wait(300)
-    wire.client(produce_request(3, client_id="other"))
-    wire.broker(produce_response(3))
-
-    assert [(one.user, one.client_id, one.throttle_time_ms) for one in testing.observed.find()] == [
-        ("ANONYMOUS", "other", 9)
-    ]
-
-
 def test_observed_says_why_and_how_much() -> None:
     wire, testing = wire_of_test(TIGHT)
     testing.add(Wanted(), 300, count=1)
