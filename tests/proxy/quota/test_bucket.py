@@ -87,9 +87,6 @@ def test_has_room_predicts_whether_a_charge_waits(
         assert not bucket.has_room(0, now_ms=now_ms)
 
 
-# -- pacing --
-
-
 # -- counting --
 
 

@@ -295,7 +295,7 @@ def test_addresses_without_a_place_share_a_rate() -> None:
     assert quotas.overflows == 2
 
 
-# -- any history --
+# -- spellings and changes --
 
 
 def test_each_spelling_of_an_address_is_canonical() -> None:
