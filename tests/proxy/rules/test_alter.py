@@ -185,6 +185,19 @@ def test_first_change_of_a_repeated_entity_is_made_with_one_error() -> None:
     assert decision.changes == (Change(Entity("user", "client-id"), StoredRule(limits={P: 1.0})),)
 
 
+def test_v66_names_are_kept_as_they_are() -> None:
+    """Source: testClientQuotasSanitized and testClientQuotasWithDefaultName in Kafka (V66)."""
+    spaces, default = (("user", "user with spaces"),), (("client-id", "<default>"),)
+
+    decision = ask({}, (spaces, {P: 20_000.0}), (default, {P: 20_000.0}))
+
+    rule = StoredRule(limits={P: 20_000.0})
+    assert decision.changes == (
+        Change(Entity("user with spaces"), rule),
+        Change(Entity(client_id="<default>"), rule),
+    )
+
+
 # -- rules that Kafka does not have
 
 

@@ -144,6 +144,14 @@ def test_v54_any_address_is_each_that_has_a_rule_and_the_default() -> None:
     assert limits(ask(exact("ip", "::ffff:1.2.3.4"), strict=True, rules=IP_RULES)) == [100.0]
 
 
+def test_v66_client_with_the_name_of_the_default_is_not_the_default() -> None:
+    """Source: Kafka's ClientQuotasRequestTest.testClientQuotasWithDefaultName (V66)."""
+    rules = {Entity(client_id="<default>"): StoredRule(limits={"producer_byte_rate": 20_000.0})}
+
+    assert limits(ask(default("client-id"), strict=True, rules=rules)) == []
+    assert limits(ask(exact("client-id", "<default>"), strict=True, rules=rules)) == [20_000.0]
+
+
 @pytest.mark.parametrize(
     ("components", "error_code", "message"),
     [
