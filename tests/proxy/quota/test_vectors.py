@@ -6,8 +6,8 @@ A rate has ``N`` samples of ``W`` milliseconds, by default 11 of 1,000.
 # Cases in other modules:
 #
 # * Replication: V22 in ``test_replication``, V21, V42, V44 and V47 in ``replication/test_throttle``, V24, V39 and V40
-#   in ``session/replica/test_follower_fetch``, V25, V26, V45, V46 and V59 in ``session/handlers/test_follower_fetch``,
-#   V41 and V43 in ``config/test_throttled_replicas``.
+#   in ``session/replica/test_follower_fetch``, V25, V26, V46 and V59 in ``session/handlers/test_follower_fetch``,
+#   V41 and V43 in ``config/test_throttled_replicas``, V45 in ``protocol/test_record_batches``.
 # * Connections: V54 and V55 in ``test_connections``.
 # * Topics: V36 in ``protocol/test_topic_mutations``, V38 in ``test_mutation`` and
 #   ``session/handlers/test_topic_mutations``.
