@@ -11,6 +11,7 @@ from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import FrameTooLarge
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.cost import RequestCount
+from tests.support.controller import create
 from tests.support.frames import (
     fetch_request,
     framed,
@@ -118,6 +119,20 @@ def test_refusal_never_overtakes_or_splits_a_response(cut: int) -> None:
     assert answered(told[len(answer) :]) in ([], [(1, 19, 500)])
 
 
+def test_request_without_a_refusal_waits() -> None:
+    """Clients of CreateTopics before v6 do not know the error."""
+    crowd, last = refused()
+    crowd.wait(600)
+    before = crowd.stats.refused.copy()
+
+    assert last.client(create(("one", 1), version=5)) == b""
+
+    assert last.to_client() == b""
+    assert last.session.account.muted_until_ms <= last.now_ms
+    assert crowd.stats.refused == before
+    assert len(crowd.dispatcher.queue) == len(crowd.wires) - 1  # the client is in the queue
+
+
 def test_fetch_with_a_replica_id_waits_instead_of_being_refused() -> None:
     crowd, last = refused()
     crowd.wait(600)
@@ -177,6 +192,19 @@ def test_late_batch_that_is_too_long_to_be_refused_closes_the_connection() -> No
 
     with pytest.raises(FrameTooLarge):
         last.client(idempotent_produce(2, 1, more_bytes=1_100_000)[:100_000])
+
+
+def test_late_batch_behind_a_pending_request_is_refused_after_the_response() -> None:
+    _, last = refused_idempotent()
+    last.wait(500)
+    assert last.client(other_request(2)) == other_request(2)
+
+    assert last.client(idempotent_produce(3, 1)) == b""
+    assert last.to_client() == b""
+    told = last.broker(other_response(2))
+
+    assert told.startswith(other_response(2))
+    assert [one for one, *_ in answered(told[len(other_response(2)) :])] == [3]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.errors import UnexpectedResponse
 from kafka_quota_proxy.protocol.header import read_request_head
 from kafka_quota_proxy.proxy.session.sasl_login import Login, Verdict
 from tests.support.logins import (
@@ -113,6 +114,14 @@ def test_bare_plain_response_must_be_empty() -> None:
 
     assert say(login, b"\0alice\0secret", b"no") is Verdict.FAILED
     assert login.principal is None
+
+
+def test_bare_token_of_the_broker_that_answers_none_is_refused() -> None:
+    login = Login()
+    shake_hands(login, "PLAIN", version=0)
+
+    with pytest.raises(UnexpectedResponse):
+        login.answer_raw(EMPTY)
 
 
 def test_only_the_first_message_names_a_user() -> None:

@@ -210,6 +210,19 @@ def test_the_end_of_a_connection_wakes_the_next_in_line() -> None:
     assert other.to_broker() == produce_request(2, size_bytes=6_000)
 
 
+def test_records_without_an_answer_wait_for_a_client_that_has_gone() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    other = wire.beside()
+    wire.client(produce_request(1, size_bytes=6_000))
+    assert other.client(produce_request(2, acks=0, size_bytes=6_000)) == b""
+
+    other.session.abandon(now_ms=other.now_ms)
+    other.session.count_abandoned()
+
+    assert other.session.state.blocked_by is not None
+    assert other.session.state.context.counters.abandoned == 0
+
+
 def test_another_queue_of_the_broker_is_used_once_no_request_is_at_the_broker() -> None:
     first, second = Crowd(clients=0).line, Crowd(clients=0).line
     wire = Wire(line=first)

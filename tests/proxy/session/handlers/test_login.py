@@ -172,6 +172,20 @@ def test_a_bare_token_behind_a_refusal_is_not_read_as_a_request(whole: bool) -> 
     assert wire.listening.counters.unknown_apis == {}
 
 
+def test_another_handshake_may_follow_a_refusal() -> None:
+    wire = Wire(ALICE)
+    wire.client(handshake_request("GSSAPI", version=0))
+    wire.broker(handshake_response(error_code=UNSUPPORTED_SASL_MECHANISM))
+
+    for piece in (handshake_request("PLAIN", version=0)[:5], handshake_request("PLAIN", version=0)[5:]):
+        wire.client(piece)
+    wire.broker(handshake_response())
+    wire.client(framed(b"\0alice\0secret"))
+    wire.broker(framed(b""))
+
+    assert pay(wire) == "alice"
+
+
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
 @pytest.mark.parametrize("handshake", [0, 1])
 def test_nothing_is_forwarded_behind_an_unanswered_login(dialogue: Dialogue, handshake: int) -> None:

@@ -300,3 +300,15 @@ def test_a_request_that_was_sent_is_charged_without_an_answer(has_passed: bool) 
     assert bed.tokens == 40
     assert bed.wire.bucket("mutation").usage.amount == 60
     assert bed.wire.bucket("mutation").reserved.amount == 0
+
+
+def test_a_request_is_charged_if_its_answer_cannot_be_read() -> None:
+    bed = Bed()
+    bed.wire.client(create(("one", 60)))
+
+    with pytest.raises(ProtocolError):
+        bed.wire.broker(framed(bytes.fromhex("00000007") + b"\xff" * 20))
+    bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=True)
+
+    assert bed.wire.bucket("mutation").usage.amount == 60
+    assert bed.wire.bucket("mutation").reserved.amount == 0

@@ -405,6 +405,18 @@ def test_observed_quota_has_unlimited_room() -> None:
     assert hands.quota.total > 700_000
 
 
+def test_throttle_that_ends_during_a_fetch_leaves_its_response_complete() -> None:
+    hands = Hands(listed(1_000))
+    hands.see({P0: 1, BUSY: 1})
+    hands.use_up(1_000_000)
+    assert list(hands.asked({P0: 1, BUSY: 1}).parts) == [BUSY]
+    hands.throttle.update(None, now_ms=hands.now_ms)
+    answer = hands.reply({BUSY: lagging(batches(60))})
+    assert list(answer.entries) == [P0, BUSY]
+    assert not hands.follower.is_throttled(FOLLOWER, 17, now_ms=hands.now_ms)
+    assert not hands.follower.seen, "nothing is kept while no limit holds"
+
+
 def test_follower_does_not_wait_behind_itself() -> None:
     """A follower that is served moves to the end of all lines, and must not wait behind its own earlier place."""
     replication = Replication(
