@@ -186,6 +186,18 @@ def test_later_batch_does_not_overtake_a_refused_one(after_ms: int) -> None:
     assert last.session._turn.refused is None
 
 
+def test_late_batch_is_refused_once_complete() -> None:
+    _, last = refused_idempotent()
+    large = idempotent_produce(2, 1, more_bytes=900_000)
+
+    last.wait(500)
+    assert last.client(large[:20], large[20:500_000]) == b""
+    assert last.session.state.blocked_by is None
+    assert last.client(large[500_000:]) == b""
+
+    assert [one for one, *_ in answered(last.to_client())] == [2]
+
+
 def test_late_batch_that_is_too_long_to_be_refused_closes_the_connection() -> None:
     _, last = refused_idempotent()
     last.wait(500)

@@ -223,6 +223,14 @@ def test_records_without_an_answer_wait_for_a_client_that_has_gone() -> None:
     assert other.session.state.context.counters.abandoned == 0
 
 
+def test_connection_without_requests_has_abandoned_none() -> None:
+    wire = Wire(A_TIGHT_RULE)
+
+    wire.session.count_abandoned()
+
+    assert wire.session.state.context.counters.abandoned == 0
+
+
 def test_another_queue_of_the_broker_is_used_once_no_request_is_at_the_broker() -> None:
     first, second = Crowd(clients=0).line, Crowd(clients=0).line
     wire = Wire(line=first)
