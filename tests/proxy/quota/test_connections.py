@@ -270,16 +270,6 @@ def test_address_silent_for_longest_is_evicted() -> None:
     assert [rate_of(quotas, f"10.0.0.{n}", now_ms=T) for n in range(1, 5)] == [2, 0, 1, 1]
 
 
-def test_address_silent_for_longest_is_evicted() -> None:
-    quotas = ConnectionQuotas(config_of({DEFAULT: 5.0}, max_buckets=3))
-    clients = quotas.listener("clients")
-    come(clients, ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.1"])
-
-    come(clients, ["10.0.0.4"])
-
-    assert [quotas.rate_of(f"10.0.0.{n}", now_ms=T) for n in range(1, 5)] == [2, 0, 1, 1]
-
-
 def test_reload_changes_the_bound_on_addresses() -> None:
     quotas = ConnectionQuotas(config_of({DEFAULT: 5.0}, max_buckets=3))
     flood = [f"10.0.{n // 256}.{n % 256}" for n in range(300)]

@@ -6,14 +6,13 @@ A rate has ``N`` samples of ``W`` milliseconds, by default 11 of 1,000.
 # Cases in other modules:
 #
 # * Replication: V22 in ``test_replication``, V21, V42, V44 and V47 in ``replication/test_throttle``, V24, V39 and V40
-#   in ``session/replica/test_follower_fetch``, V25, V26, V46 and V59 in ``session/handlers/test_follower_fetch``,
-#   V41 and V43 in ``config/test_throttled_replicas``, V45 in ``protocol/test_record_batches``.
+#   in ``session/replica/test_follower_fetch``, V25, V26, V45, V46 and V59 in ``session/handlers/test_follower_fetch``,
+#   V41 and V43 in ``config/test_throttled_replicas``.
 # * Connections: V54 and V55 in ``test_connections``.
 # * Topics: V36 in ``protocol/test_topic_mutations``, V38 in ``test_mutation`` and
 #   ``session/handlers/test_topic_mutations``.
 # * Requests: V35 in ``session/test_request_charge``. Names in metrics: V60 and V61 in ``test_sanitize``.
 # * Changes of quotas: V48 to V53, V62 and V66 in ``rules`` and ``end_to_end``.
-# * Rates: V02 and V03 by any records in ``oracles/test_rates``.
 #
 # Cases without a counterpart:
 #
@@ -31,6 +30,7 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.protocol import fetch
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, ClientQuotaManager
+from kafka_quota_proxy.proxy.quota.entity import RuleTable
 from kafka_quota_proxy.proxy.quota.rate import Rate, SimpleRate
 from kafka_quota_proxy.proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
@@ -84,6 +84,48 @@ def test_v01_a_first_record_is_spread_over_the_windows_before_it() -> None:
         measured = rate.measure(now_ms=T + window_s * 1_000 - 1)
 
         assert measured == pytest.approx(byte_rate, abs=1e-9), (samples, window_s)
+
+
+def test_v02_a_rate_is_consistent_after_the_first_window() -> None:
+    """Source: Kafka's RateTest.testRateIsConsistentAfterTheFirstWindow."""
+    rate = Rate(samples=2, window_ms=1_000)
+    for after_ms in (0, *range(99, 1_000, 100)):
+        rate.record(1, now_ms=T + after_ms)
+    instants_ms = (1_100, 1_199, 1_299, 1_399, 1_499, 1_599, 1_699, 1_799, 1_899, 1_999, 2_099)
+    readings = []
+
+    for after_ms in instants_ms:
+        rate.record(1, now_ms=T + after_ms)
+        readings.append((rate.measure(now_ms=T + after_ms), rate.measure(now_ms=T + after_ms)))
+
+    assert all(once == again for once, again in readings)
+    assert [once for once, _ in readings] == pytest.approx(
+        [
+            10.909091,
+            10.842369,
+            10.777521,
+            10.721944,
+            10.673783,
+            10.631645,
+            10.594467,
+            10.561423,
+            10.531859,
+            10.505253,
+            10.481182,
+        ],
+        abs=1e-6,
+    )
+
+
+def test_v03_a_rate_follows_its_windows() -> None:
+    """Source: Kafka's MetricsTest.testRateWindowing."""
+    rate = Rate(samples=3, window_ms=30_000)
+    rate.record(100, now_ms=T)
+    rate.record(100, now_ms=T + 30_000)
+
+    assert rate.measure(now_ms=T + 75_000) == 200 / 75
+    assert rate.window_ms(now_ms=T + 75_000) == 75_000
+    assert rate.measure(now_ms=T + 165_000) == 0
 
 
 def test_v05_a_window_that_overlaps_is_kept() -> None:
@@ -233,6 +275,41 @@ def test_v57_bucket_expires_strictly_after_its_time() -> None:
 
 
 # -- B: client quotas --
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "default"),
+    [
+        ((None, "p1"), (None, "p2"), (None, DEFAULT)),
+        (("User1", None), ("User2", None), (DEFAULT, None)),
+        (("User1", "p1"), ("User2", "p2"), (DEFAULT, DEFAULT)),
+    ],
+    ids=["client-id", "user", "user and client-id"],
+)
+def test_v13_each_kind_of_entity_is_limited_and_falls_back_to_its_default(
+    first: Entity, second: Entity, default: Entity
+) -> None:
+    """Source: the five parsing tests of Kafka's ClientQuotaManagerTest."""
+    manager = manager_of({first: 2_000, second: 4_000})
+    charge = partial(manager.record_and_get_throttle_time_ms, user="User1", client_id="p1", now_ms=T)
+
+    assert limit_of(manager, "User1", "p1") == 2_000
+    assert limit_of(manager, "User2", "p2") == 4_000
+    assert limit_of(manager, "RandomUser", "random-client-id") == 9223372036854775807.0
+    assert charge(27_500) == 3_750
+
+    put(manager, {first: 3_000, second: 4_000})
+    assert limit_of(manager, "User1", "p1") == 3_000
+    assert charge(0) == 0
+
+    put(manager, {first: 500, second: 4_000})
+    assert limit_of(manager, "User1", "p1") == 500
+    assert charge(0) == 45_000
+
+    put(manager, {second: 4_000, default: 4_000})
+    assert limit_of(manager, "User1", "p1") == 4_000
+    assert charge(11_000) == 0
+    assert manager.bucket(user="User1", client_id="p1", now_ms=T).rate.total == 38_500
 
 
 Change = Callable[[Limits], None]
@@ -389,6 +466,29 @@ def test_v19_a_quota_is_set_and_removed() -> None:
         assert charge() == 0, entity
 
 
+def test_v27_an_expired_bucket_is_made_again_and_throttles() -> None:
+    """Source: Kafka's ClientQuotaManagerTest.testExpireThrottleTimeSensor and testExpireQuotaSensors."""
+    manager = manager_of({(None, DEFAULT): 500.0})
+    charge = partial(manager.record_and_get_throttle_time_ms, user="ANONYMOUS", client_id="client1")
+    charge(100, now_ms=T)
+    expired_ms = T + EXPIRES_AFTER_MS + 1
+
+    manager.expire(now_ms=expired_ms)
+
+    assert len(manager) == 0
+    assert charge(10_000, now_ms=expired_ms) > 0
+    assert [bucket.tags for bucket in manager] == [("", "client1")]
+
+
+def test_v28_a_client_id_names_its_bucket_as_it_is() -> None:
+    """Source: Kafka's ClientQuotaManagerTest.testClientIdNotSanitized."""
+    manager = manager_of({(None, DEFAULT): 500.0})
+
+    bucket = manager.bucket(user="ANONYMOUS", client_id="client@#$%", now_ms=T)
+
+    assert bucket.tags == ("", "client@#$%")
+
+
 def test_v29_a_first_record_over_quota() -> None:
     """A rate equal to the quota passes, and a byte more does not."""
     for bound, value, wait_ms in (
@@ -415,6 +515,65 @@ def test_v29_half_a_millisecond_is_rounded_up() -> None:
         assert wait_for_tokens_ms(tokens=-exact_ms, byte_rate_limit=1_000) == max(wait_ms, 0), exact_ms
 
 
+def test_v30_a_quota_that_changes_keeps_what_was_used() -> None:
+    manager = manager_of({("u", None): 1_000})
+    charge = partial(manager.record_and_get_throttle_time_ms, user="u", client_id="etl", now_ms=T)
+
+    assert charge(5_000) == 0
+    put(manager, {("u", None): 400})
+    assert charge(0) == 2_500
+    put(manager, {})
+    assert charge(0) == 0
+    assert limit_of(manager, "u", "etl") == float(UNLIMITED)
+    put(manager, {("u", None): 400})
+    assert charge(0) == 2_500
+
+
+def test_v31_uncharged_fetches_get_half_of_the_quota() -> None:
+    """At 1,000 B/s, a broker refuses fetches of 6,000 bytes for 12 s. The proxy delivers them."""
+    manager = manager_of({("alice", None): 1_000}, kind=QuotaKind.FETCH)
+    bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
+    assert bucket.charge(6_000, now_ms=T) == 0
+
+    for second in (0, 2, 4, 6, 8, 10):
+        assert bucket.charge(6_000, now_ms=T + second * 1_000) == 2_000
+        bucket.rate.record(-6_000, now_ms=T + second * 1_000)
+
+    assert bucket.charge(6_000, now_ms=T + 12_000) == 0
+
+
+def test_v32_uncharged_batch_above_a_window_starves() -> None:
+    """A broker never delivers 5,000 bytes at 100 B/s. The proxy delivers them, and the client waits once."""
+    manager = manager_of({("alice", None): 100}, kind=QuotaKind.FETCH)
+    bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
+
+    for attempt in range(5):
+        assert bucket.charge(5_000, now_ms=T + attempt * 40_000) == 40_000
+        bucket.rate.record(-5_000, now_ms=T + attempt * 40_000)
+
+    assert bucket.charge(5_000, now_ms=T + 200_000) == 40_000
+    assert bucket.charge(100, now_ms=T + 240_000) == 0
+
+
+def test_v33_a_response_filled_to_the_cap_exceeds_it_by_its_overhead() -> None:
+    """The cap limits the bytes of records, and the charge is the size of the frame."""
+    manager = manager_of({("alice", None): 1_000}, kind=QuotaKind.FETCH)
+    bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
+
+    assert bucket.max_fetch_bytes == 10_000
+    assert bucket.has_room(bucket.max_fetch_bytes, now_ms=T)
+    assert bucket.charge(bucket.max_fetch_bytes + 60, now_ms=T) == 60
+
+
+def test_v34_uncharge_without_a_charge_is_a_credit() -> None:
+    bucket = manager_of({}, kind=QuotaKind.FETCH).bucket(user="alice", client_id="etl", now_ms=T)
+
+    bucket.rate.record(-500, now_ms=T)
+
+    assert bucket.rate.measure(now_ms=T) == -50
+    assert bucket.limit == float(UNLIMITED)
+
+
 def test_v39_an_empty_fetch_is_charged_too() -> None:
     """The charge is 4 bytes and the body, which is the frame without the tag byte of a flexible header."""
     for versions, frame_bytes, charged in [
@@ -428,3 +587,22 @@ def test_v39_an_empty_fetch_is_charged_too() -> None:
             frame_bytes,
             charged,
         )
+
+
+def test_v63_consumer_with_batches_above_its_cap_gets_them_and_is_throttled() -> None:
+    """Source: Kafka's BaseQuotaTest.testProducerConsumerOverrideLowerQuota."""
+    manager = manager_of({("alice", None): 250}, kind=QuotaKind.FETCH)
+    bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
+
+    assert bucket.max_fetch_bytes == 2_500
+    assert bucket.charge(4_096, now_ms=T) == 6_384
+    assert bucket.rate.total == 4_096
+
+
+def test_v15_rules_resolve_as_in_the_table() -> None:
+    table = RuleTable(QuotaKind.PRODUCE, rules_of(SETUP))
+
+    for _, changes, user, client_id, limit, tags, *_ in PRECEDENCE:
+        if changes:
+            break
+        assert table.resolve(user=user, client_id=client_id)[::3] == (tags, limit)

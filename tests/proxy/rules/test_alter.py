@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import Enforcement
-from kafka_quota_proxy.config.schedule import Ramp
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange, replacement
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Altered, AlterRequest, EntityParts, Op
 from kafka_quota_proxy.proxy.rules import alter
