@@ -137,3 +137,14 @@ def test_few_buckets_are_rechecked_when_all_debts_end_at_once() -> None:
     counted.use("new", now_ms=1_000)
 
     assert counted.looks < 20
+
+
+def test_bucket_is_found_behind_more_debtors_than_are_rechecked_at_once() -> None:
+    counted = CountedTable(50)
+    for number in range(50):
+        counted.use(str(number), owes_until_ms=1_000)
+    for entry in counted.table:
+        entry.owes_until_ms = 9_000 if int(entry.tags.client_id) < 40 else 0
+
+    assert counted.use("new", now_ms=0) is None
+    assert counted.use("new", now_ms=1_000) is not None

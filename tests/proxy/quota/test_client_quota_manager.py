@@ -191,6 +191,17 @@ def test_first_limit_starts_empty_if_kafka_names_another_bucket(before: list[Quo
     assert bucket_of_alice(manager, 1_000).charge(0, now_ms=1_000) == 0
 
 
+def test_first_limit_counts_usage_from_before_other_rules_came() -> None:
+    manager = manager_of(rule("bob"))
+    bucket_of_alice(manager).charge(25_000, now_ms=0)
+
+    replace_rules(manager, rule("bob"), rule(client_id="web"))
+    bucket_of_alice(manager).charge(1_000, now_ms=0)
+    replace_rules(manager, rule("bob"), rule(client_id="web"), rule("alice"))
+
+    assert bucket_of_alice(manager, 1_000).charge(0, now_ms=1_000) == 15_000
+
+
 def test_restored_limit_counts_earlier_usage() -> None:
     for limited in [rule("alice"), rule("alice", "etl")]:
         manager = manager_of(rule("bob"), limited)

@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, Default, IpRule, KafkaSettings, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.config.principals import Fold, Principals
-from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS
+from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
-from kafka_quota_proxy.proxy.quota.entity import Entity
+from kafka_quota_proxy.proxy.quota.entity import Entity, RuleTable
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 from tests.support.rules_in_force import change, update, update_addresses
@@ -145,6 +146,24 @@ def test_changed_addresses_equal_an_update(all_changes: list[dict[str | Default,
         assert sorted(changed.limits.rules()) == sorted(updated.limits.rules())
         assert changed.limits_addresses == updated.limits_addresses
         assert changed._addresses._named == updated._addresses._named
+
+
+@pytest.mark.parametrize("kind", [QuotaKind.PRODUCE, QuotaKind.CONNECTIONS])
+@given(changes=st.lists(CHANGES, max_size=6))
+def test_changed_table_resolves_as_a_new_one(
+    kind: QuotaKind, changes: list[dict[Entity, Mapping[str, int] | None]]
+) -> None:
+    table = RuleTable(kind, ())
+    standing: dict[Entity, QuotaRule | None] = {}
+    for some in changes:
+        rules = rules_of(some)
+        standing |= rules
+        for entity, rule in rules.items():
+            table.put(entity, rule)
+
+        fresh = RuleTable(kind, [rule for rule in standing.values() if rule is not None])
+        for user, client_id in CLIENTS:
+            assert table.resolve(user=user, client_id=client_id) == fresh.resolve(user=user, client_id=client_id)
 
 
 def test_change_of_another_kind_keeps_the_generation() -> None:
