@@ -40,7 +40,7 @@ def _check_section(top: Part, _: Document) -> Iterator[Finding]:
 
 def _check_length(section: Part, key: str, length: int, noun: str, but: str = "") -> Iterator[Finding]:
     values = section.get(key)
-    if values and len(values) != length:
+    if values is not None and len(values) != length:
         given = f"{len(values)} {noun}{'s' if len(values) != 1 else ''}"
         yield error((*section.at, key), f"has {given}; give {length}, one for each level{but}")
 

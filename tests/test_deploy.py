@@ -45,7 +45,7 @@ _AUTHORITIES = (
     b"quotas_from: {kafka: {bootstrap_servers: '127.0.0.1:1', topic: kafka-quota-store}}\n",
     b"quotas_from: broker\n",
     b"store: {directory: quotas.d, audit_log: audit.jsonl}\nprincipals: {admins: [admin]}\n",
-    b"store: {kafka: {bootstrap_servers: '127.0.0.1:1'}, directory: d}\nprincipals: {admins: [admin]}\n",
+    b"store: {kafka: {bootstrap_servers: '127.0.0.1:1'}}\nprincipals: {admins: [admin]}\n",
 )
 
 REPOSITORY = Path(__file__).parent.parent

@@ -191,6 +191,7 @@ fair_call_queue: {scheduler.priority.levels: 2}
         ("callqueue.capacity: 0", "callqueue.capacity: must be a whole number from 1"),
         ("callqueue.capacity.weights: 1,2,3,4", "capacity.weights: must be a list, not text"),
         ("callqueue.capacity.weights: []", "capacity.weights: is empty; give at least one element"),
+        ("decay-scheduler.thresholds: []", "thresholds: has 0 thresholds; give 3, one for each level but the last"),
         ("callqueue.capacity.weights: [1, 2, 3]", "capacity.weights: has 3 weights; give 4, one for each level"),
         ("callqueue.capacity.weights: [1, 0, 1, 1]", "must be a whole number from 1 to 2147483647"),
         ("callqueue.capacity: 3", "callqueue.capacity: 3, divided by 1,1,1,1, leaves 1 of 4 levels without a place"),

@@ -33,7 +33,7 @@ def schedulers(
     of_section = {
         "levels": levels,
         "decay_factor": decay_factor,
-        "thresholds": percents,
+        **({"thresholds": percents} if percents else {}),
         "service_users": frozenset({"service"}),
         "backoff_responsetime_enable": True,
         "backoff_responsetime_thresholds_ms": tuple((1 - decay_factor) * 10_000 * n for n in range(1, levels + 1)),

@@ -367,23 +367,6 @@ async def test_a_brokers_certificate_is_checked(
             assert await client.ask(other_request(5)) == other_response(5)
 
 
-@pytest.mark.parametrize("is_second", [False, True])
-@on_uvloop
-async def test_a_broker_of_either_of_two_cas_of_one_name_is_dialled_and_probed(tmp_path: Path, is_second: bool) -> None:
-    """OpenSSL alone would take the first."""
-    authorities = [Authority("brokers", has_ids=False) for _ in range(2)]
-    (tmp_path / "ca.pem").write_bytes(b"".join(one.pem for one in authorities))
-    authorities[is_second].issue("broker", hosts=["127.0.0.1"]).save(tmp_path, "broker")
-    tls = UpstreamTls(ca=str(tmp_path / "ca.pem"))
-    async with (
-        stub_broker(answers, tls=_brokers_tls(tmp_path)) as broker,
-        running(_tls_config(broker, tls)) as server,
-    ):
-        await eventually(lambda: upstream_of(server, broker.address).is_reachable)
-        async with client_of(server) as client:
-            assert await client.ask(other_request(5)) == other_response(5)
-
-
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["127.0.0.2", "127.0.0.1"]])
 @on_uvloop
 async def test_a_name_with_a_final_dot_is_resolved_as_written_and_checked_without_it(

@@ -293,6 +293,19 @@ async def test_a_delayed_answer_does_not_wait_for_a_mute_that_ends_later() -> No
 # -- back-pressure --
 
 
+@on_uvloop
+async def test_latency_of_a_throttled_answer_is_counted_at_once() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(1))
+        await client.ask(produce_request(2, size_bytes=OVER_BYTES))
+
+        assert {key: sum(counts) for key, counts in server.listeners[0].latency.counts.items()} == {0: 2}
+
+
 def two_buffers_of(connection: ClientConnection) -> tuple[int, int]:
     """Return the sizes of two buffers: bytes for the client, and bytes for the broker."""
     assert connection.transports.client is not None
