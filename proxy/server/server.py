@@ -253,6 +253,8 @@ class Server:
     def _listen(self, bound: list[list[socket.socket]]) -> list[asyncio.Task[None]]:
         """Serve the clients of all listeners. Return tasks of those whose brokers must say first who they are."""
         introductions: list[asyncio.Task[None]] = []
+        for cluster in self.brokers.clusters.values():
+            cluster.tasks = self._tasks
         for listener, sockets in zip(self.listeners, bound, strict=True):
             settings = listener.settings
             if self.brokers.is_introduced(listener):
@@ -285,7 +287,7 @@ class Server:
             self._keep_up(self._sweeps.expire_buckets),
             self._keep_up(lambda: watch_tls(self.tls.values())),
             self._keep_up(self.brokers.prober.run),
-            *(self._keep_up(partial(cluster.run, self._tasks)) for cluster in self.brokers.clusters.values()),
+            *(self._keep_up(cluster.run) for cluster in self.brokers.clusters.values()),
         ]
         if self.testing is not None:
             started.append(self._keep_up(self._log_unlimited))

@@ -339,9 +339,8 @@ class BrokerCluster:
         """Apply an answer to a question of the proxy itself, which lists all brokers."""
         self.see(answer.brokers, is_all=True, cluster_id=answer.cluster_id)
 
-    async def run(self, tasks: asyncio.TaskGroup) -> None:
+    async def run(self) -> None:
         """Query the cluster for its brokers every few seconds, until cancelled."""
-        self.tasks = tasks
         await self.may_serve.wait()
         turn = 0
         while not self._is_closed:
