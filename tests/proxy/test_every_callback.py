@@ -89,7 +89,7 @@ from tests.support.stub_broker import (
 from tests.support.topic_cluster import SETTINGS
 from tests.support.topic_log import TopicLog, made_up
 
-pytestmark = [pytest.mark.usefixtures("has_faults"), pytest.mark.kafka]
+pytestmark = pytest.mark.usefixtures("has_faults")
 
 # How long the proxy may still work after the end of a part.
 SETTLES_S: Final = 0.03
@@ -913,6 +913,7 @@ class Watcher:
         return [record.getMessage() for record in self._caplog.records if record.exc_info]
 
 
+@pytest.mark.long
 @interpreted_only
 def test_every_callback_task_and_thread_in_the_source_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
@@ -933,9 +934,7 @@ def test_every_callback_task_and_thread_in_the_source_is_seen(tmp_path: Path, mo
     [
         pytest.param("whole", 0, 2, marks=pytest.mark.long),
         pytest.param("whole", 1, 2, marks=pytest.mark.long),
-        ("broker", 0, 1),
-        ("topic", 0, 1),
-        ("store", 0, 1),
+        *(pytest.param(kind, 0, 1, marks=pytest.mark.kafka) for kind in ("broker", "topic", "store")),
     ],
 )
 def test_fault_in_a_callback_ends_only_its_own_work(
@@ -956,6 +955,7 @@ def test_fault_in_a_callback_ends_only_its_own_work(
     on_uvloop(test)()
 
 
+@pytest.mark.kafka
 @pytest.mark.parametrize("kind", ["whole", "broker", "topic", "store"])
 def test_fault_at_the_start_of_a_task_restarts_it(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
