@@ -102,7 +102,7 @@ def test_broker_quotas_are_followed_and_kept_while_the_broker_is_away(kafka: Kaf
         proxy.start()
         assert _limits(proxy, "other") == [7]
         _configs(kafka, proxy.address(), _remove("other", _P))
-        assert _limits(proxy, "other") == []
+        _until("it is gone", lambda: _limits(proxy, "other") == [], timeout_s=3)
 
 
 def _flooded(
