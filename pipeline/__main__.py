@@ -46,7 +46,7 @@ _COMMANDS: Final = {
     "capacity": _Command(
         "suggest limits that are safe to enforce, and forecast their effect",
         "example: kafka-quota-pipeline capacity --usage usage --out plan --capacities capacities.csv\n\n"
-        "Writes report.html, quotas.yaml, the steps of ramp/ (for kafka-quota-proxy check and run) and tables.\n"
+        "Writes report.html, quotas.yaml (for kafka-quota-proxy check and run) and tables.\n"
         "A limit is what an entity needs, times the headroom. It needs the percentile of its rates on its busiest\n"
         "broker while it was active, or more: a replay of the log with the proxy's own arithmetic must not throttle\n"
         "it for longer than the rest of the time (1 % with --percentile 99), nor delay a request by more than\n"

@@ -126,7 +126,6 @@ def _capacity(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help="how many times its capacity the limits on a broker may add up to (1)",
     )
-    parser.add_argument("--ramp-steps", type=_count, default=4, metavar="N", help="the number of steps of the ramp (4)")
     parser.add_argument(
         "--shaping", choices=("sampled", "paced"), default="sampled", help="how the proxy measures rates (sampled)"
     )

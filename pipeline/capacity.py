@@ -211,28 +211,6 @@ def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
     ]
 
 
-def ramp(one: Suggestion, steps: int) -> list[int]:
-    """Return a series of falling limits, by which an operator can tighten a limit in ``steps`` steps.
-
-    The series leads down to the suggested limit from a limit that never throttles, each time by the same factor. It is
-    empty if there is no suggested limit.
-    """
-    if one.limit is None:
-        return []
-    top = max(one.never_waits, one.limit)
-    factors = [(top / one.limit) ** ((steps - step) / steps) for step in range(1, steps + 1)]
-    return [rounded_up(one.limit * factor) for factor in factors[:-1]] + [one.limit]
-
-
-def ramp_steps(suggested: Iterable[Suggestion], steps: int) -> list[list[Suggestion]]:
-    """Return, for each step of a ramp, the suggestions with the limits of that step.
-
-    Entities without a suggested limit are left out.
-    """
-    every = [(one, ramp(one, steps)) for one in suggested if one.limit is not None]
-    return [[one._replace(limit=limits[step], why="", decided_by="") for one, limits in every] for step in range(steps)]
-
-
 def brokers(minutes: DataFrame) -> DataFrame:
     """For each broker and kind, return the total amount of all entities, and the rate in the busiest minute.
 

@@ -94,8 +94,8 @@ def capacity_page(found: Findings) -> str:
         ),
     ]
     words = (
-        f"{found.log} Next: kafka-quota-proxy check quotas.yaml, load them with enforcement: observe, then switch on "
-        "in the steps of ramp/."
+        f"{found.log} Next: kafka-quota-proxy check quotas.yaml, load them with enforcement: observe, then switch "
+        "them on with enforcement: respond."
     )
     return page(
         "Capacity: which quotas are safe to switch on",

@@ -36,19 +36,12 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     prometheus.set_defaults(module="import_prometheus")
-    place = prometheus.add_mutually_exclusive_group(required=True)
-    place.add_argument("--url", metavar="URL", help="the server; may contain USER:PASSWORD@")
-    place.add_argument(
-        "--file",
-        action="append",
-        metavar="FILE",
-        help="a saved answer of /api/v1/query_range, or one answer a line (also .gz); may be repeated",
-    )
-    prometheus.add_argument("--from", dest="from_ms", type=_time, metavar="TIME", help="such as 2026-11-01T08:00 (UTC)")
-    prometheus.add_argument("--until", dest="until_ms", type=_time, metavar="TIME", help="the end (now)")
+    prometheus.add_argument("--url", required=True, metavar="URL", help="the server; may contain USER:PASSWORD@")
     prometheus.add_argument(
-        "--step", type=duration, metavar="TIME", help="the length of a record (1m; that of a file: its own)"
+        "--from", dest="from_ms", required=True, type=_time, metavar="TIME", help="such as 2026-11-01T08:00 (UTC)"
     )
+    prometheus.add_argument("--until", dest="until_ms", type=_time, metavar="TIME", help="the end (now)")
+    prometheus.add_argument("--step", type=duration, default=60_000, metavar="TIME", help="the length of a record (1m)")
     prometheus.add_argument(
         "--match", default="", metavar="LABELS", help="only series with these labels, such as 'cluster=\"a\"'"
     )

@@ -55,36 +55,23 @@ class Answer(NamedTuple):
     others: int
 
 
-class AnswerError(Exception):
-    """Raised when a document is not an answer of ``query_range``. The message says why."""
+def answer_of(document: Any, name: str, own_names: Mapping[str, Measured]) -> Answer:  # noqa: ANN401  (JSON)
+    """Return the content of an answer about the metric ``name``, which the functions of a query remove from its series.
 
-
-def answer_of(document: Any, own_names: Mapping[str, Measured], *, name: str = "") -> Answer:  # noqa: ANN401  (JSON)
-    """Return the content of an answer. ``name`` is the metric if functions of the query have removed it."""
+    Raises KeyError, TypeError, ValueError or AttributeError if the document is no answer of ``query_range``.
+    """
     series: list[ScrapedSeries] = []
     others = 0
-    for labels, samples in _matrix(document):
-        found = of_labels({"__name__": name, **labels} if name else labels, own_names)
+    for one in document["data"]["result"]:
+        labels = one["metric"]
+        # Histograms have no "values".
+        samples = [(round(float(at_s) * 1_000), float(text)) for at_s, text in one.get("values", ())]
+        found = of_labels({"__name__": name, **labels}, own_names)
         if found is None:
             others += 1
-            continue
-        series.append(ScrapedSeries(instance_of(labels), other_labels(labels), found, samples))
+        else:
+            series.append(ScrapedSeries(instance_of(labels), other_labels(labels), found, samples))
     return Answer(series, others)
-
-
-def _matrix(document: Any) -> Iterator[tuple[dict[str, str], list[tuple[int, float]]]]:  # noqa: ANN401  (JSON)
-    try:
-        if document["status"] != "success":
-            raise AnswerError(f"Prometheus answered with an error: {document.get('error')}")
-        if document["data"]["resultType"] != "matrix":
-            raise AnswerError(
-                f"the result is a {document['data']['resultType']}; save an answer of /api/v1/query_range"
-            )
-        for one in document["data"]["result"]:
-            # Histograms have no "values".
-            yield one["metric"], [(round(float(at_s) * 1_000), float(text)) for at_s, text in one.get("values", ())]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise AnswerError("is not an answer of Prometheus' /api/v1/query_range") from error
 
 
 class Piece(NamedTuple):
@@ -151,9 +138,9 @@ class Prometheus:
         times = {"start": _seconds(from_ms), "end": _seconds(until_ms), "step": _seconds(step_ms)}
         document = self._get("query_range", {"query": query, **times})
         try:
-            return answer_of(document, own_names, name=name)
-        except AnswerError as error:
-            raise ServerError(f"{self.url}/api/v1/query_range: {error}") from error
+            return answer_of(document, name, own_names)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ServerError(f"{self.url}/api/v1/query_range: the answer is none of Prometheus") from error
 
     def _label_values(self, label: str, match: str, from_ms: int, until_ms: int) -> list[str]:
         times = {"start": _seconds(from_ms), "end": _seconds(until_ms)}

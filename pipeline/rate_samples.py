@@ -58,37 +58,30 @@ class SampleIntegrator:
     """Takes batches of series in the order of time, and yields the records of each batch.
 
     ``step_ms`` is the distance of samples if a batch does not show it. ``gaps`` counts how often a series had no sample
-    for longer than usual, and ``overlapping`` the samples that are not newer than the one before them.
+    for longer than usual.
     """
 
     def __init__(self, step_ms: int) -> None:
         self.usual_ms = step_ms
         self.gaps = 0
-        self.overlapping = 0
         self._last_ms: dict[SampledBucket, int] = {}
 
-    def take(
-        self, batch: Iterable[Series], waits: Mapping[tuple[SampledBucket, int], float] | None = None
-    ) -> Iterator[ImportedRecord]:
-        """Yield the records of a batch. ``waits`` contains throttle times that are not in the batch, by time."""
+    def take(self, batch: Iterable[Series]) -> Iterator[ImportedRecord]:
+        """Yield the records of a batch."""
         batch = list(batch)
         rates = [one for one in batch if one.measured.quantity == RATE]
         self.usual_ms = usual_distance_ms(rates) or self.usual_ms
-        every_wait = dict(waits or {}) | throttle_times(batch)
+        waits = _throttle_times(batch)
         for bucket, samples in _merged(rates).items():
             for at_ms, rate in samples:
                 span_ms = self._span_ms(bucket, at_ms)
-                if span_ms:
-                    record = self._record(bucket, at_ms, span_ms, rate, every_wait.get((bucket, at_ms), 0.0))
-                    if record.amount or record.throttle_time_ms:
-                        yield record
+                record = self._record(bucket, at_ms, span_ms, rate, waits.get((bucket, at_ms), 0.0))
+                if record.amount or record.throttle_time_ms:
+                    yield record
 
     def _span_ms(self, bucket: SampledBucket, at_ms: int) -> int:
-        """Return the time for which a sample stands, or 0 if an earlier one already stands for it."""
+        """Return the time for which a sample stands."""
         last_ms = self._last_ms.get(bucket)
-        if last_ms is not None and at_ms <= last_ms:
-            self.overlapping += 1
-            return 0
         self._last_ms[bucket] = at_ms
         if last_ms is not None and at_ms - last_ms > max(self.usual_ms * _GAP, KAFKA_WINDOWS_MS):
             self.gaps += 1
@@ -116,7 +109,7 @@ def usual_distance_ms(series: Iterable[Series]) -> int | None:
     return round(median(distances)) if distances else None
 
 
-def throttle_times(series: Iterable[Series]) -> dict[tuple[SampledBucket, int], float]:
+def _throttle_times(series: Iterable[Series]) -> dict[tuple[SampledBucket, int], float]:
     """Return the throttle times above 0, by bucket and time. NaN means that no request was throttled."""
     found: dict[tuple[SampledBucket, int], float] = {}
     for one in series:

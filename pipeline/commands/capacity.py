@@ -27,7 +27,6 @@ from kafka_quota_proxy.pipeline.capacity import (
     minutes,
     oversubscription,
     percentiles,
-    ramp_steps,
     rates,
     rules,
     suggestion,
@@ -128,9 +127,6 @@ def _write(
     sums = oversubscription(brokers(of_brokers).toPandas(), buckets, limits, compared.in_force, safety.capacities)
     sums = sums.astype(object).where(sums.notna(), None)
     output.rows("oversubscription", _SUMS, sums[[*_SUMS]].itertuples(index=False))
-    steps = ramp_steps(suggested, args.ramp_steps)
-    for number, step in enumerate(steps, 1):
-        output.text(f"ramp/step-{number}.yaml", step_text(number, step, args))
     quotas = quotas_text(suggested, args, warnings)
     output.text("quotas.yaml", quotas)
     span = f"{size(int(buckets['amount'].sum()))} from {_day(first_ms)} to {_day(last_ms)} UTC"
@@ -189,22 +185,13 @@ def quotas_text(suggested: list[Suggestion], args: argparse.Namespace, warnings:
     head = [
         f"Suggested by kafka-quota-pipeline capacity --percentile {args.percentile:g} --headroom {args.headroom:g} "
         f"--max-delay {args.max_delay / 1_000:g}s.",
-        "Bytes per second, for each broker by itself. Try them with enforcement: observe; ramp/ has steps.",
+        "Bytes per second, for each broker by itself. Try them with enforcement: observe.",
         f"Comments say what decided: the percentile; the share of time throttled ({100 - args.percentile:.3g} %);",
         f"the longest delay ({duration(args.max_delay)}); a broker's capacity; or the minimum of {LEAST_LIMIT:,} B/s.",
         *warnings,
         *_unlimited(suggested),
     ]
     return as_file(rules(suggested), head=head, held=_held(args))
-
-
-def step_text(number: int, step: list[Suggestion], args: argparse.Namespace) -> str:
-    """Return the text of ramp/step-NUMBER.yaml."""
-    head = [
-        f"Step {number} of {args.ramp_steps} of the ramp to the limits of quotas.yaml.",
-        "Bytes per second, for each broker by itself.",
-    ]
-    return as_file(rules(step), head=head, held=_held(args))
 
 
 def _held(args: argparse.Namespace) -> ProxyConfig:

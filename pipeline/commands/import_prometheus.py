@@ -1,25 +1,21 @@
 """``kafka-quota-pipeline import prometheus`` makes a usage log of the client metrics that Prometheus has."""
 
 import argparse
-import gzip
-import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Final
 
-from kafka_quota_proxy.pipeline.client_metrics import BROKER_LABELS, THROTTLE, Measured
-from kafka_quota_proxy.pipeline.errors import InputError, PipelineError, UsageError
+from kafka_quota_proxy.pipeline.client_metrics import BROKER_LABELS
+from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.imported_log import ImportedLog, imported_log
-from kafka_quota_proxy.pipeline.prometheus_api import Answer, AnswerError, Prometheus, answer_of
-from kafka_quota_proxy.pipeline.rate_samples import SampleIntegrator, throttle_times
+from kafka_quota_proxy.pipeline.prometheus_api import Prometheus
+from kafka_quota_proxy.pipeline.rate_samples import SampleIntegrator
 from kafka_quota_proxy.pipeline.report import duration, size
-from kafka_quota_proxy.pipeline.scraped_brokers import ScrapedBrokers, ScrapedSeries
+from kafka_quota_proxy.pipeline.scraped_brokers import ScrapedBrokers
 
-_STEP_MS: Final = 60_000
 _SAY_EVERY_S: Final = 5.0
 _SHOWN_BROKERS: Final = 50
 _NO_METRICS: Final = (
@@ -30,14 +26,9 @@ _NO_METRICS: Final = (
 
 def execute(args: argparse.Namespace) -> int:
     """Write the usage log, print its sums, and return the exit status."""
-    integrator = SampleIntegrator(args.step or _STEP_MS)
+    integrator = SampleIntegrator(args.step)
     with imported_log(args.out) as log:
-        if args.url:
-            brokers = _from_server(args, integrator, log)
-        elif args.from_ms is not None or args.until_ms is not None:
-            raise UsageError("--from and --until: are for --url; a file is imported as a whole")
-        else:
-            brokers = _from_files(args, integrator, log)
+        brokers = _read(args, integrator, log)
         if not log.records:
             raise PipelineError("none of the clients sent or fetched anything in this time")
     for name in sorted(dict(args.broker).keys() - brokers.node_ids.keys() - brokers.telling.keys()):
@@ -54,13 +45,12 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def _from_server(args: argparse.Namespace, integrator: SampleIntegrator, log: ImportedLog) -> ScrapedBrokers:
-    """Import from a server. Return the brokers that it knows."""
+def _read(args: argparse.Namespace, integrator: SampleIntegrator, log: ImportedLog) -> ScrapedBrokers:
+    """Import from the server. Return the brokers that it knows."""
     own_names = dict(args.metric)
-    step_ms = args.step or _STEP_MS
-    from_ms, until_ms = args.from_ms, args.until_ms or int(time.time() * 1_000)
-    if from_ms is None or until_ms < from_ms + step_ms:
-        raise UsageError("--from: is needed with --url, and --until must be later by one --step at least")
+    from_ms, until_ms, step_ms = args.from_ms, args.until_ms or int(time.time() * 1_000), args.step
+    if until_ms < from_ms + step_ms:
+        raise UsageError("--until: must be later than --from by one --step at least")
     server = Prometheus(args.url, token=_token(args.bearer_token_file))
     names = sorted({*server.metric_names(args.match, from_ms, until_ms), *own_names})
     if not names:
@@ -82,55 +72,6 @@ def _from_server(args: argparse.Namespace, integrator: SampleIntegrator, log: Im
     return brokers
 
 
-def _from_files(args: argparse.Namespace, integrator: SampleIntegrator, log: ImportedLog) -> ScrapedBrokers:
-    """Import from saved answers. Return the brokers that they contain."""
-    own_names = dict(args.metric)
-    brokers = ScrapedBrokers(dict(args.broker), replica_labels=args.replica_label)
-    # The throttle times may be in another answer than the rates, and are few.
-    throttled: list[ScrapedSeries] = []
-    for _, answer in _answers(args.file, own_names):
-        brokers.learn(answer.series)
-        throttled += (
-            one._replace(samples=[sample for sample in one.samples if sample[1] > 0])
-            for one in answer.series
-            if one.metric.measured.quantity == THROTTLE
-        )
-    brokers.number()
-    if not brokers.node_ids:
-        raise PipelineError(f"{', '.join(args.file)}: {_NO_METRICS} (--metric takes other names)")
-    waits = throttle_times(brokers.series(throttled))
-    for _, answer in _answers(args.file, own_names):
-        log.add(integrator.take(brokers.series(answer.series), waits), brokers.node_ids)
-    return brokers
-
-
-def _answers(paths: list[str], own_names: dict[str, Measured]) -> Iterator[tuple[str, Answer]]:
-    for path in paths:
-        for place, document in _documents(path):
-            try:
-                yield place, answer_of(document, own_names)
-            except AnswerError as error:
-                raise InputError([f"{place}: {error}"]) from error
-
-
-def _documents(path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the JSON documents of a file, either one in each line or one in all lines, with their places."""
-    with _opened(path) as file:
-        for number, line in enumerate(file, 1):
-            try:
-                # A first line that is no document begins the only one.
-                document = json.loads(line if line.strip() else "null")
-            except ValueError as error:
-                try:
-                    if number > 1:
-                        raise
-                    document = json.loads(line + file.read())
-                except ValueError:
-                    raise InputError([f"{path}:{number}: is not JSON: {error}"]) from error
-            if document is not None:
-                yield f"{path}:{number}", document
-
-
 def _token(path: str | None) -> str | None:
     if path is None:
         return None
@@ -141,20 +82,6 @@ def _token(path: str | None) -> str | None:
     if not token or not token.isprintable():
         raise UsageError(f"--bearer-token-file {path}: has no token")
     return token
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[TextIO]:
-    """Open a text file, also one that ends in .gz. Raises UsageError if that fails, and InputError if it is no text."""
-    try:
-        file = gzip.open(path, "rt", encoding="utf-8") if path.lower().endswith(".gz") else open(path, encoding="utf-8")  # noqa: PTH123, SIM115
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    with file:
-        try:
-            yield file
-        except UnicodeDecodeError as error:
-            raise InputError([f"{path}: is not text; unpack it, or compress it as .gz"]) from error
 
 
 def _say_brokers(brokers: Mapping[str, int], numbered: Iterable[str]) -> None:
@@ -171,8 +98,6 @@ def _say_summary(log: ImportedLog, integrator: SampleIntegrator, out: str) -> No
     """Write what was imported to stdout, and what is missing to stderr."""
     if integrator.gaps:
         _say(f"{integrator.gaps:,} times a client had no sample for longer than usual; the log has no records there")
-    if integrator.overlapping:
-        _say(f"{integrator.overlapping:,} samples are not newer than the ones before them and were left out")
     sums = [f"{size(amount)} of {kind}" for kind, amount in sorted(log.amounts.items()) if kind != "request"]
     distance = duration(integrator.usual_ms)
     sys.stdout.write(f"{', '.join([f'{log.records:,} records of {distance}', *sums])}\n{out}\n")

@@ -23,8 +23,6 @@ from kafka_quota_proxy.pipeline.capacity import (
     minutes,
     oversubscription,
     percentiles,
-    ramp,
-    ramp_steps,
     rates,
     rules,
     suggestion,
@@ -150,25 +148,6 @@ def test_no_client_is_throttled_under_the_limit_that_never_waits(
 
     (outcome,) = replay.end()
     assert sum(hour.throttle_time_ms for hour in outcome.hours.values()) == 0
-
-
-def test_a_ramp_goes_from_no_throttling_to_the_limit() -> None:
-    steps = ramp(suggested(limit=1_000, peak=13_000, part=2_000), 4)
-
-    assert steps[-1] == 1_000
-    assert steps == sorted(steps, reverse=True)
-    assert len(steps) == 4
-    assert ramp(suggested(limit=None), 4) == []
-
-
-def test_a_step_of_the_ramp_has_every_entity_with_a_limit() -> None:
-    every = [suggested(limit=1_000, peak=13_000, why="remark", decided_by="delay"), suggested(user="x", limit=None)]
-
-    steps = ramp_steps(every, 3)
-
-    assert [[(one.user, one.limit, one.why, one.decided_by) for one in step] for step in steps] == [
-        [("alice", limit, "", "")] for limit in ramp(every[0], 3)
-    ]
 
 
 def test_an_entity_has_one_rule_for_both_kinds() -> None:

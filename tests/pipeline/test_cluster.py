@@ -25,7 +25,7 @@ SPARK_HOME = Path(pyspark.__file__).parent
 OURS = ("kafka_quota_proxy", "proxy", "protocol", "config", "pipeline")
 # The address at which the executors reach the driver.
 HERE = ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1")
-RESULTS = ("quotas.yaml", "ramp/step-1.yaml", "report.html")
+RESULTS = ("quotas.yaml", "report.html")
 SUBMIT = Path(__file__).parents[2] / "deploy" / "spark" / "submit.py"
 # This line, put before those of the program, prints the place of the code that it runs.
 PLACE = "from kafka_quota_proxy import pipeline\nprint(pipeline.__file__)\n"

@@ -13,7 +13,6 @@ from kafka_quota_proxy.pipeline.rate_samples import (
     SampleIntegrator,
     Series,
     node_ids,
-    throttle_times,
     usual_distance_ms,
 )
 
@@ -115,16 +114,6 @@ def test_replicas_of_prometheus_count_once() -> None:
     assert [amount for _, _, amount in same] == [1_500] * 8
 
 
-def test_samples_before_the_last_one_are_left_out_and_counted() -> None:
-    integrator = SampleIntegrator(step_ms=60_000)
-
-    taken(integrator, rates((60, 100.0), (120, 100.0)))
-    again = taken(integrator, rates((60, 100.0), (120, 100.0), (180, 100.0)))
-
-    assert again == [(120, 60, 6_000)]
-    assert integrator.overlapping == 2
-
-
 def test_request_time_is_percent_of_a_thread_times_milliseconds() -> None:
     bucket = BUCKET._replace(kind="request")
 
@@ -145,14 +134,6 @@ def test_a_throttle_time_is_that_of_one_request_in_kafkas_windows(
     )
 
     assert [(one.throttle_time_ms, one.resolution_ms) for one in found] == [(wait_ms, resolution_ms)] * 3
-
-
-def test_throttle_times_may_come_in_another_batch() -> None:
-    waits = throttle_times([throttles((60, nan), (120, 250.0), (120, 200.0))])
-
-    found = list(SampleIntegrator(60_000).take([rates((60, 1.0), (120, 1.0))], waits))
-
-    assert [one.throttle_time_ms for one in found] == [0, 250]
 
 
 def test_the_usual_distance_is_the_median() -> None:

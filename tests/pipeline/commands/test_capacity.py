@@ -10,7 +10,7 @@ from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.pipeline.__main__ import main, parser
 from kafka_quota_proxy.pipeline.capacity import Suggestion
-from kafka_quota_proxy.pipeline.commands.capacity import quotas_text, step_text
+from kafka_quota_proxy.pipeline.commands.capacity import quotas_text
 from tests.pipeline.support import record, write_log
 
 WORDS = ["capacity", "--usage", "usage", "--out", "plan"]
@@ -23,10 +23,9 @@ def test_limits_keep_the_shaping_of_the_replay(words: list[str], shaping: Shapin
     args = parser("capacity").parse_args([*WORDS, *words])
     suggested = [Suggestion("produce", "alice", "etl", 1_000, 5_000, 100, 2_000, "", "delay")]
 
-    for text in (quotas_text(suggested, args), step_text(1, suggested, args)):
-        config = load_bytes(text.encode(), file="quotas.yaml").config
-        assert config.shaping is shaping
-        assert [rule.limits.get("producer_byte_rate") for rule in config.quotas] == [2_000.0]
+    config = load_bytes(quotas_text(suggested, args).encode(), file="quotas.yaml").config
+    assert config.shaping is shaping
+    assert [rule.limits.get("producer_byte_rate") for rule in config.quotas] == [2_000.0]
     assert quotas_text(suggested, args, ["Broker 1 is full."]).count("# Broker 1 is full.\n") == 1
     assert "producer_byte_rate: 2000}  # produce: delay\n" in quotas_text(suggested, args)
 
