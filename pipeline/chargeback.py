@@ -74,39 +74,6 @@ def owner_at(owners: Sequence[Owner], at_ms: int) -> Callable[[str, str], str]:
     return owner
 
 
-class Handover(NamedTuple):
-    """A change of the owner of all users and client-ids that match. A name of None matches any name."""
-
-    user: str | None
-    client_id: str | None
-    at_ms: int
-    before: str
-    after: str
-
-
-def handovers(owners: Sequence[Owner]) -> list[Handover]:
-    """Return each change of owner that occurs when a line begins or ends, ordered by time."""
-    by_names: dict[tuple[str | None, str | None], list[Owner]] = {}
-    for one in owners:
-        by_names.setdefault((one.user, one.client_id), []).append(one)
-    found = []
-    for (user, client_id), lines in by_names.items():
-        # The lines for the same names, and the lines for only one of the names.
-        holding = [*lines]
-        if user is not None and client_id is not None:
-            holding += [*by_names.get((user, None), ()), *by_names.get((None, client_id), ())]
-        for at_ms in {time_ms for one in lines for time_ms in (one.from_ms, one.until_ms)}:
-            before, after = _owner_at(holding, at_ms - 1), _owner_at(holding, at_ms)
-            if before != after and at_ms not in (_ALWAYS_FROM, ALWAYS_UNTIL):
-                found.append(Handover(user, client_id, at_ms, before, after))
-    return sorted(found, key=lambda one: (one.at_ms, one.user or "", one.client_id or ""))
-
-
-def _owner_at(lines: Sequence[Owner], at_ms: int) -> str:
-    fitting = [one for one in lines if one.from_ms <= at_ms < one.until_ms]
-    return min(fitting, key=lambda one: one.rank).owner if fitting else NOBODY
-
-
 def overlaps(owners: Sequence[tuple[str, Owner]]) -> list[str]:
     """Return a message for each pair of lines that apply to the same names at the same time, which is a fault.
 
@@ -156,26 +123,6 @@ def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
     return owned.where("place = 1").select(owner, "user", "client_id", "kind", day, "bytes", "requests")
 
 
-def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
-    """Return those changes of owner whose users and client-ids used bytes both before and after the change.
-
-    The day of the change counts as after it. In the result, a user or client-id of null matches any. ``days`` is the
-    result of ``charged``.
-    """
-    rows = [(*one[:2], _day_of(one.at_ms), one.before, one.after) for one in changes]
-    listed = local_frame(
-        days.sparkSession, rows, "user string, client_id string, day string, before string, after string"
-    )
-    if not changes:
-        return listed
-    names = days.groupBy(F.col("user").alias("of_user"), F.col("client_id").alias("of_client_id")).agg(
-        F.min("day").alias("first"), F.max("day").alias("last")
-    )
-    is_spanned = (F.col("first") < F.col("day")) & (F.col("day") <= F.col("last"))
-    fits = _is_any_or("user", "of_user") & _is_any_or("client_id", "of_client_id") & is_spanned
-    return names.join(F.broadcast(listed), on=fits, how="inner").select(*listed.columns).distinct()
-
-
 def bill(days: DataFrame, price: Decimal) -> list[Charge]:
     """Return the bytes and the cost of each owner, by kind (produce or fetch), at a price of 10^9 bytes.
 
@@ -203,22 +150,6 @@ def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
         .where(F.col("hour_ms") - F.col("last_ms") > _HOUR_MS)
         .select("proxy", (F.col("last_ms") + _HOUR_MS).alias("from_ms"), F.col("hour_ms").alias("until_ms"))
     )
-
-
-def steps_back(records: DataFrame) -> DataFrame:
-    """Return, for each proxy and day, the period that was logged twice because the proxy's clock was set back."""
-    spans = records.groupBy("proxy", "start_ms").agg(F.max(F.col("start_ms") + F.col("interval_ms")).alias("end_ms"))
-    before = Window.partitionBy("proxy").orderBy("start_ms").rowsBetween(Window.unboundedPreceding, -1)
-    again = spans.withColumn("covered_ms", F.max("end_ms").over(before)).where("start_ms < covered_ms")
-    return again.groupBy("proxy", _day("start_ms").alias("day")).agg(
-        F.min("start_ms").alias("from_ms"),
-        F.max(F.least("covered_ms", "end_ms")).alias("until_ms"),
-        F.count("*").alias("intervals"),
-    )
-
-
-def _day_of(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%d")
 
 
 def _is_any_or(pattern: str, name: str) -> Column:

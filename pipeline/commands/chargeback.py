@@ -7,20 +7,16 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
-from pyspark.sql import DataFrame, Observation, Row
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline.chargeback import (
     NOBODY,
     Charge,
-    Owner,
     bill,
     charged,
     gaps,
-    handed_over,
-    handovers,
     month_of,
-    steps_back,
 )
 from kafka_quota_proxy.pipeline.commands.execution import running, say, span_of, usage_of
 from kafka_quota_proxy.pipeline.errors import UsageError
@@ -56,7 +52,7 @@ def execute(args: argparse.Namespace) -> int:
         bills = bill(days, args.price)
         output.rows("bill", Charge._fields, bills)
         output.table("bill.parquet", local_frame(spark, bills, _BILL))
-        notes = [*usage.words(), *_notes(records, days, month, lines, output)]
+        notes = [*usage.words(), *_missing_hours(records, month, output)]
         billed, total = sum(one.bytes for one in bills), of_log.get["bytes"] or 0
         notes.append(f"billed {billed:,} bytes, of {total:,} in the log")
         output.text("notes.txt", "\n".join(notes) + "\n")
@@ -76,43 +72,15 @@ def _print(bills: Sequence[Charge], *, is_priced: bool) -> None:
         sys.stdout.write(f"{_named(owner)}: {size(amount)}" + (f", {cost:,.2f}\n" if is_priced else "\n"))
 
 
-def _notes(
-    records: DataFrame, days: DataFrame, month: tuple[int, int] | None, lines: list[Owner], output: Output
-) -> list[str]:
-    """Write tables of the log's oddities: hours without records, clocks that were set back, and changes of owner.
-
-    Return the first rows of each table as sentences.
-    """
-    odd = (
-        ("missing_hours", gaps(records, month), ("proxy", "from_ms"), _missing),
-        ("clock_steps", steps_back(records), ("proxy", "day"), _again),
-        ("owner_changes", handed_over(days, handovers(lines)), ("day", "user", "client_id"), _changed),
-    )
-    notes, cut = [], []
-    for name, frame, order, words in odd:
-        # There are few of these.
-        rows = frame.repartition(1).sortWithinPartitions(*order).collect()
-        output.rows(name, frame.columns, rows)
-        notes += [words(row) for row in rows[:_SHOWN]]
-        if len(rows) > _SHOWN:
-            cut.append(f"{name}/")
-    return [*notes, f"more of these in {' and '.join(cut)}"] if cut else notes
-
-
-def _missing(row: Row) -> str:
-    return f"{row['proxy']} logged nothing from {_time(row['from_ms'])} to {_time(row['until_ms'])} UTC"
-
-
-def _again(row: Row) -> str:
-    return (
-        f"the clock of {row['proxy']} stepped back on {row['day']}: {_time(row['from_ms'])} to "
-        f"{_time(row['until_ms'])} UTC came twice, and both count"
-    )
-
-
-def _changed(row: Row) -> str:
-    names = " / ".join(name for name in (row["user"], row["client_id"]) if name)
-    return f"{names}: {_named(row['before'])} until {row['day']}, then {_named(row['after'])}"
+def _missing_hours(records: DataFrame, month: tuple[int, int] | None, output: Output) -> list[str]:
+    """Write a table of the hours without records, of which there are few. Return its first rows as sentences."""
+    rows = gaps(records, month).repartition(1).sortWithinPartitions("proxy", "from_ms").collect()
+    output.rows("missing_hours", ("proxy", "from_ms", "until_ms"), rows)
+    notes = [
+        f"{proxy} logged nothing from {_time(from_ms)} to {_time(until_ms)} UTC"
+        for proxy, from_ms, until_ms in rows[:_SHOWN]
+    ]
+    return [*notes, "more of these in missing_hours/"] if len(rows) > _SHOWN else notes
 
 
 def _named(owner: str) -> str:

@@ -10,20 +10,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from kafka_quota_proxy.pipeline.chargeback import (
-    ALWAYS_UNTIL,
     NOBODY,
     Charge,
-    Handover,
     Owner,
     bill,
     charged,
     cost,
     gaps,
-    handed_over,
-    handovers,
     month_of,
     owner_at,
-    steps_back,
 )
 from tests.pipeline.support import START_MS, frame, record, rows
 
@@ -80,44 +75,6 @@ def test_a_former_owner_pays_until_the_day_of_the_change(spark: SparkSession) ->
     assert found == {"old": 2, "new": 220}
 
 
-def test_an_owner_changes_where_a_line_begins_or_ends() -> None:
-    first, second, third = (START_MS + day * DAY_MS for day in (1, 2, 3))
-    lines = [
-        Owner(None, "etl", "old", until_ms=first),
-        Owner(None, "etl", "new", from_ms=first),
-        Owner("alice", None, "team a", from_ms=second),
-        Owner("alice", "etl", "lent to b", from_ms=second, until_ms=third),
-        Owner("bob", None, "team b"),
-        Owner("bob", "etl", "team b", from_ms=third, until_ms=ALWAYS_UNTIL),
-    ]
-
-    assert handovers(lines) == [
-        Handover(None, "etl", first, "old", "new"),
-        Handover("alice", None, second, NOBODY, "team a"),
-        Handover("alice", "etl", second, "new", "lent to b"),
-        Handover("alice", "etl", third, "lent to b", "team a"),
-    ]
-
-
-def test_a_change_is_reported_if_bytes_span_it(spark: SparkSession) -> None:
-    log = [record(at_s=day * DAY_S, client_id=name) for day in (0, 2) for name in ("etl", "b")]
-    log += [record(at_s=2 * DAY_S, client_id="new"), record(at_s=0, client_id="gone")]
-    at_ms = START_MS + DAY_MS
-    changes = [
-        Handover(None, "etl", at_ms, "old", "new"),
-        Handover("alice", None, at_ms + DAY_MS, "x", NOBODY),
-        Handover("alice", "b", at_ms + 2 * DAY_MS, "x", "y"),
-        *(Handover(None, name, at_ms, "x", "y") for name in ("new", "gone", "never")),
-    ]
-
-    found = rows(handed_over(charged(frame(spark, log), []), changes), "day")
-
-    assert [tuple(row.values()) for row in found] == [
-        (None, "etl", "2026-09-08", "old", "new"),
-        ("alice", None, "2026-09-09", "x", NOBODY),
-    ]
-
-
 def test_bytes_of_a_month_are_billed(spark: SparkSession) -> None:
     days = charged(frame(spark, [record(amount=1_500_000_000)] * 1 + [record(at_s=DAY_S, amount=500_000_000)]), [])
 
@@ -151,15 +108,6 @@ def test_a_missing_hour_is_found_within_the_log_and_at_the_ends_of_a_month(spark
         ("p1", 7 * 3_600_000),
         ("p2", -7_200_000),
     ]
-
-
-def test_a_clock_that_stepped_back_shows_in_intervals_that_overlap(spark: SparkSession) -> None:
-    steady = [record(at_s=at, client_id=name) for at in range(60) for name in ("etl", "x")]
-    again = [record(at_s=at + 0.4) for at in range(20, 25)]
-
-    (row,) = rows(steps_back(frame(spark, [*steady, *again, record(at_s=0.5, proxy="p2")])))
-
-    assert (row["proxy"], row["from_ms"] - START_MS, row["until_ms"] - START_MS) == ("p1", 20_400, 25_400)
 
 
 def test_an_owner_at_a_time_is_that_of_the_most_specific_line() -> None:
