@@ -4,38 +4,32 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
-from queue import Empty, Queue
 from types import TracebackType
 from typing import Any, Final, Self
 
+from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
+from kafka_quota_proxy.proxy.cli.demo.processes import Child, running
+from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 from kafka_quota_proxy.proxy.runtime.build import install_line
 from kafka_quota_proxy.testing.control import Control, ObservedResponses, Order, SeenClient
 from kafka_quota_proxy.testing.kafka_check import why_not_kafka
-from kafka_quota_proxy.testing.ports import adjacent_ports
 
 Rule = Mapping[str, Any]
 
-_GUARD: Final = "kafka_quota_proxy.proxy.cli.demo.guard"
 _BROKER: Final = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
 _PROXY: Final = "kafka_quota_proxy.proxy"
 _BROKER_READY: Final = re.compile(r"ready on ")
 _PROXY_READY: Final = re.compile(r"listening on \S+ \(test\) ")
 # A cluster in front of which the proxy runs may have as many.
 _MOST_BROKERS: Final = 32
-_START_TIMEOUT_S: Final = 20.0
-_STOP_TIMEOUT_S: Final = 6.0
 # Another process may take a port between its choice and its use.
 _TRIES: Final = 3
-_TAIL_LINES: Final = 8
 _WARNING: Final = " server.clients.unlimited_log "
 _LOGGED_AFTER_S: Final = 0.25
 
@@ -196,85 +190,24 @@ class ThrottlingProxy:
                 }
             )
         )
-        started = []
+        started: list[tuple[Child, re.Pattern[str]]] = []
         if self._upstream is None:
             words = ["-m", _BROKER, "--advertise", first, "--port", _port(addresses[0])]
-            started.append(self._stack.enter_context(_running("the embedded broker", words, directory, _BROKER_READY)))
-        words = ["-m", _PROXY, "run", str(file)]
-        ready = _PROXY_READY
-        started.append(self._stack.enter_context(_running("the proxy", words, directory, ready)))
-        for one in started:  # they start at the same time
-            one.wait()
+            broker = running("the embedded broker", words, log=directory / "broker.log")
+            started.append((self._stack.enter_context(broker), _BROKER_READY))
+        self._log = directory / "proxy.log"
+        proxy = running("the proxy", ["-m", _PROXY, "run", str(file)], log=self._log)
+        started.append((self._stack.enter_context(proxy), _PROXY_READY))
+        try:
+            for child, ready in started:  # they start at the same time
+                child.wait_for_line(ready)
+        except DemoError as error:
+            raise StartError(str(error)) from None
         self.bootstrap_servers, self.admin = first, admin
         self._control = Control(self.admin)
-        self._log = started[-1].log
         self._log_begin = 0
         self._use_first_rules()
 
 
 def _port(address: str) -> str:
     return address.rpartition(":")[2]
-
-
-class _Child:
-    """A program under a guard, which ends with this process. ``wait`` waits until it has started."""
-
-    def __init__(self, name: str, process: subprocess.Popen[str], ready: re.Pattern[str], log: Path) -> None:
-        self._name, self._process, self._ready, self.log = name, process, ready, log
-        self._lines: Queue[str] = Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def wait(self) -> None:
-        while True:
-            try:
-                line = self._lines.get(timeout=_START_TIMEOUT_S)
-            except Empty:
-                raise StartError(f"{self._name} was not ready within {_START_TIMEOUT_S:g} s{self._tail()}") from None
-            if not line:
-                raise StartError(f"{self._name} ended{self._tail()}")
-            if self._ready.search(line):
-                return
-
-    def stop(self) -> None:
-        """Make the guard stop the program, or kill the guard if that takes too long."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            self._process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._reader.join(_STOP_TIMEOUT_S)
-
-    def _read(self) -> None:
-        """Read the output until it ends, because a full pipe would block the program."""
-        if self._process.stdout is not None:
-            with self._process.stdout as lines:
-                for line in lines:
-                    self._lines.put(line)
-        self._lines.put("")
-
-    def _tail(self) -> str:
-        lines = self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
-        return "".join(f"\n  {line}" for line in lines)
-
-
-@contextmanager
-def _running(name: str, words: Sequence[str], directory: Path, ready: re.Pattern[str]) -> Iterator[_Child]:
-    python = (sys.executable, "-P")  # imports nothing from the working directory
-    log = directory / f"{name.replace(' ', '-')}.log"
-    with log.open("wb") as errors:
-        process = subprocess.Popen(  # noqa: S603 - of our own
-            [*python, "-m", _GUARD, *python, *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            start_new_session=True,  # Ctrl-C reaches the test only, which then stops the proxy
-        )
-    child = _Child(name, process, ready, log)
-    try:
-        yield child
-    finally:
-        child.stop()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Final, NoReturn
 
 from aiokafka.errors import KafkaError
 from prometheus_client.parser import text_string_to_metric_families
@@ -23,7 +23,8 @@ from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.demo import clients, measure, workload
 from kafka_quota_proxy.proxy.cli.demo.display import Display, format_rate, format_seconds
 from kafka_quota_proxy.proxy.cli.demo.measure import MeasurementError
-from kafka_quota_proxy.proxy.cli.demo.processes import Child, free_ports, running
+from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
+from kafka_quota_proxy.proxy.cli.demo.processes import Child, running
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Options
 from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
 
@@ -129,7 +130,7 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     producer = MeasuredClient("producer", workload.PRODUCER_CLIENT_ID, options.produce_rate, options.shaping)
     consumer = MeasuredClient("consumer", workload.CONSUMER_CLIENT_ID, options.fetch_rate, options.shaping)
-    proxy_port, admin_port = free_ports(2)
+    proxy_port, admin_port = adjacent_ports(2)
     produce_bytes = workload.record_bytes(options.produce_rate, overhead_bytes=clients.PRODUCE_OVERHEAD_BYTES)
     fetch_bytes = workload.record_bytes(options.fetch_rate, overhead_bytes=clients.FETCH_OVERHEAD_BYTES)
     preload = f"{fetch_bytes}:{workload.preload_records(fetch_bytes)}"
@@ -142,7 +143,7 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
         ]
         return workload.proxy_config(quotas, options.shaping, port=proxy_port, admin_port=admin_port, upstream=upstream)
 
-    async with broker_and_proxy(("--preload", preload), config, proxy_port=proxy_port) as (broker, proxy):
+    async with broker_and_proxy(("--preload", preload), config, proxy_port=proxy_port) as children:
         bootstrap = f"127.0.0.1:{proxy_port}"
         await in_thread(partial(fetch_text, f"{admin}/testing/quotas", method="PUT", body="[]"))
         ended_s = await until_first_end(
@@ -155,8 +156,7 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
                     flow=consumer.flow,
                     clock=monotonic,
                 ),
-                broker.fail_when_ended(),
-                proxy.fail_when_ended(),
+                fail_when_ended(children),
             ),
         )
     return producer.outcome(now_s=ended_s), consumer.outcome(now_s=ended_s)
@@ -183,14 +183,22 @@ async def broker_and_proxy(
     broker_arguments = ("-m", _BROKER, "--advertise", f"127.0.0.1:{proxy_port}", *broker_options)
     with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-demo-") as scratch:
         directory = Path(scratch)
-        async with running("the embedded broker", broker_arguments, log=directory / "broker.log") as broker:
-            upstream = (await broker.wait_for_line(_READY))[1]
+        with running("the embedded broker", broker_arguments, log=directory / "broker.log") as broker:
+            upstream = (await in_thread(partial(broker.wait_for_line, _READY)))[1]
             file = directory / "demo.yaml"
             file.write_text(config(upstream))
             proxy_arguments = ("-m", "kafka_quota_proxy.proxy", "run", str(file))
-            async with running("the proxy", proxy_arguments, log=directory / "proxy.log") as proxy:
-                await proxy.wait_for_line(_LISTENING)
+            with running("the proxy", proxy_arguments, log=directory / "proxy.log") as proxy:
+                await in_thread(partial(proxy.wait_for_line, _LISTENING))
                 yield broker, proxy
+
+
+async def fail_when_ended(children: Sequence[Child]) -> NoReturn:
+    """Wait until one of the programs ends, then raise ``DemoError``. They should run as long as the demo does."""
+    while True:
+        for child in children:
+            child.check()
+        await asyncio.sleep(_REDRAW_S)
 
 
 async def until_first_end(show: Coroutine[None, None, float], others: Sequence[Coroutine[None, None, None]]) -> float:

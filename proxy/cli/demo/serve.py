@@ -17,8 +17,14 @@ from urllib.parse import urlencode
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.clients_table import lines, screen
 from kafka_quota_proxy.proxy.cli.demo.display import Display
-from kafka_quota_proxy.proxy.cli.demo.processes import free_ports
-from kafka_quota_proxy.proxy.cli.demo.runner import broker_and_proxy, cancel_on_sigterm, fetch_text, until_first_end
+from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
+from kafka_quota_proxy.proxy.cli.demo.runner import (
+    broker_and_proxy,
+    cancel_on_sigterm,
+    fail_when_ended,
+    fetch_text,
+    until_first_end,
+)
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Rule, proxy_config
 from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
 
@@ -38,12 +44,12 @@ async def serve(quotas: Sequence[Rule], shaping: Shaping, display: Display, *, p
     def config(upstream: str) -> str:
         return proxy_config(quotas, shaping, port=port, admin_port=admin_port, upstream=upstream)
 
-    async with broker_and_proxy((), config, proxy_port=port) as (broker, proxy):
+    async with broker_and_proxy((), config, proxy_port=port) as children:
         steps = first_steps(quotas, port=port, admin_port=admin_port)
         for line in steps:
             display.note(line)
         show = [_show(steps, admin_port)] if sys.stdout.isatty() else []
-        await until_first_end(broker.fail_when_ended(), [proxy.fail_when_ended(), *show])
+        await until_first_end(fail_when_ended(children), show)
     raise AssertionError("fail_when_ended returns only by raising")
 
 
@@ -81,7 +87,7 @@ def _usable_port(port: int, *, option: str) -> int:
         DemoError: The port cannot be used. The message names the option.
     """
     if port == 0:
-        return free_ports(1)[0]
+        return adjacent_ports(1)[0]
     with socket.socket() as one:
         # As for the proxy's own socket, connections that have just ended do not matter.
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
 from kafka_quota_proxy.testing import ControlError, ObservedResponses, ThrottledResponse
 from kafka_quota_proxy.testing.control import Control
-from kafka_quota_proxy.testing.ports import adjacent_ports
 
 
 def response(number: int) -> ThrottledResponse:

@@ -17,7 +17,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from kafka_quota_proxy.proxy.cli.demo.embedded_broker import preload, serve
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import MockCluster
-from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
+from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
+from kafka_quota_proxy.proxy.cli.demo.processes import running
 from kafka_quota_proxy.proxy.cli.demo.workload import CONSUMER_TOPIC, PRODUCER_TOPIC
 
 with warnings.catch_warnings():
@@ -153,10 +154,10 @@ async def test_librdkafka_administers_topics(bootstrap: str) -> None:
 
 async def test_the_broker_advertises_the_proxy(tmp_path: Path) -> None:
     module = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
-    port = free_ports(1)[0]
+    port = adjacent_ports(1)[0]
     ports = ("--advertise", "127.0.0.1:12345", "--port", str(port))
-    async with running("the embedded broker", ("-m", module, *ports, "--preload", "100:2"), log=tmp_path / "log") as it:
-        address = (await it.wait_for_line(re.compile(r"ready on (\S+)")))[1]
+    with running("the embedded broker", ("-m", module, *ports, "--preload", "100:2"), log=tmp_path / "log") as it:
+        address = it.wait_for_line(re.compile(r"ready on (\S+)"))[1]
         producer = aiokafka.AIOKafkaProducer(bootstrap_servers=address)
 
         await producer.client.bootstrap()

@@ -1,12 +1,11 @@
 """Tests that the programs of the demo end with it, and that their early end is an error."""
 
-import asyncio
 import re
 from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
+from kafka_quota_proxy.proxy.cli.demo.processes import running
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 from tests.support.process_tree import is_alive
 
@@ -14,29 +13,27 @@ from tests.support.process_tree import is_alive
 PROGRAM = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
 
 
-async def test_a_program_is_stopped_at_the_end_of_its_block(tmp_path: Path) -> None:
-    async with running("sleeper", ("-c", PROGRAM), log=tmp_path / "log") as child:
-        pid = int((await child.wait_for_line(re.compile(r"pid (\d+)")))[1])
+def test_a_program_is_stopped_at_the_end_of_its_block(tmp_path: Path) -> None:
+    with running("sleeper", ("-c", PROGRAM), log=tmp_path / "log") as child:
+        pid = int(child.wait_for_line(re.compile(r"pid (\d+)"))[1])
         assert is_alive(pid)
 
     assert not is_alive(pid)
 
 
-async def test_an_early_end_is_an_error_with_the_last_lines_of_the_log(tmp_path: Path) -> None:
+def test_an_early_end_is_an_error_with_the_last_lines_of_the_log(tmp_path: Path) -> None:
     program = "import sys; sys.exit('no room left')"
-    async with running("the broker", ("-c", program), log=tmp_path / "log") as child:
-        with pytest.raises(DemoError, match=r"the broker ended with exit status 1\n  no room left"):
-            await child.wait_for_line(re.compile("ready"))
+    fault = pytest.raises(DemoError, match=r"the broker ended with exit status 1\n  no room left")
+    with running("the broker", ("-c", program), log=tmp_path / "log") as child, fault:
+        child.wait_for_line(re.compile("ready"))
 
 
-async def test_a_later_end_is_an_error_in_the_waiting_task(tmp_path: Path) -> None:
+def test_a_later_end_is_an_error(tmp_path: Path) -> None:
     program = "print('ready', flush=True); raise SystemExit(3)"
-    async with running("the proxy", ("-c", program), log=tmp_path / "log") as child:
-        await child.wait_for_line(re.compile("ready"))
+    with running("the proxy", ("-c", program), log=tmp_path / "log") as child:
+        child.wait_for_line(re.compile("ready"))
 
         with pytest.raises(DemoError, match="the proxy ended with exit status 3"):
-            await asyncio.wait_for(child.fail_when_ended(), 10)
-
-
-def test_free_ports_are_different_ones() -> None:
-    assert len(set(free_ports(5))) == 5
+            child.wait_for_line(re.compile("never"))
+        with pytest.raises(DemoError, match="the proxy ended with exit status 3"):
+            child.check()

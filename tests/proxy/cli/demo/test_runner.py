@@ -7,7 +7,7 @@ from aiokafka.errors import KafkaConnectionError
 
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.demo.measure import MeasurementError
-from kafka_quota_proxy.proxy.cli.demo.processes import free_ports
+from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
 from kafka_quota_proxy.proxy.cli.demo.runner import (
     MeasuredClient,
     fetch_text,
@@ -96,7 +96,7 @@ def test_the_throttle_time_of_a_client_is_read_in_milliseconds() -> None:
 
 
 def test_the_error_of_a_proxy_that_does_not_answer_has_its_url() -> None:
-    url = f"http://127.0.0.1:{free_ports(1)[0]}/metrics"
+    url = f"http://127.0.0.1:{adjacent_ports(1)[0]}/metrics"
 
     with pytest.raises(DemoError, match=url):
         fetch_text(url)
