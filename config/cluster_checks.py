@@ -109,7 +109,9 @@ def _check_usage_log(top: Part, _: Document) -> Iterator[Finding]:
     if section is None:
         return
     if "directory" not in section and "kafka" not in section:
-        yield error(section.at, "has no destination; give directory for files, kafka for a topic, or both")
+        yield error(section.at, "has no destination; give directory for files, or kafka for a topic")
+    if "directory" in section and "kafka" in section:
+        yield error((*section.at, "directory"), "cannot be given with kafka; the log is written to one of them")
     for key in ("rotate_size", "rotate_interval", "retention_size"):
         if key in section and "directory" not in section:
             yield error((*section.at, key), "applies to files; give their directory, or remove this")

@@ -68,9 +68,11 @@ def _around_client(build: Callable[..., Any], own: str) -> Callable[..., Any]:
     return make
 
 
-def _usage_log(kafka: model.UsageTopic | None = None, **given: Any) -> model.UsageLog:  # noqa: ANN401
+def _usage_log(kafka: model.UsageTopic | None = None, **given: Any) -> model.UsageLog | None:  # noqa: ANN401
     files = {name: given.pop(name) for name in model.UsageFiles.__dataclass_fields__ if name in given}
-    return model.UsageLog(**given, files=model.UsageFiles(**files) if "directory" in files else None, topic=kafka)
+    to = kafka or (model.UsageFiles(**files) if "directory" in files else None)
+    # A check reports a section without a destination.
+    return None if to is None else model.UsageLog(**given, to=to)
 
 
 def _quotas_from(

@@ -277,12 +277,11 @@ class UsageTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageLog:
-    """The usage log, which records what each bucket was charged in each interval, in files, a topic, or both."""
+    """The usage log, which records what each bucket was charged in each interval, in files or a topic."""
 
+    to: UsageFiles | UsageTopic
     interval_ms: int = 1_000
     proxy: str | None = None  # its name in the records; None: the host name and the first listener's port
-    files: UsageFiles | None = None
-    topic: UsageTopic | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

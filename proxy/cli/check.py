@@ -15,7 +15,7 @@ from typing import Final
 from kafka_quota_proxy.config.document import Document, fault_at, parse
 from kafka_quota_proxy.config.errors import ConfigError, Fault, Severity
 from kafka_quota_proxy.config.load import load_bytes, read
-from kafka_quota_proxy.config.model import ProxyConfig
+from kafka_quota_proxy.config.model import ProxyConfig, UsageFiles
 from kafka_quota_proxy.proxy.rules.source import UnusableSourceError
 from kafka_quota_proxy.proxy.rules.sqlite.rule_database import read_store
 from kafka_quota_proxy.proxy.runtime.disk_access import directory_fault, file_fault
@@ -63,11 +63,11 @@ def execute(args: argparse.Namespace) -> int:
 
 def _disk_faults(config: ProxyConfig, document: Document) -> Iterator[Fault]:
     """Yield a fault for each path in the configuration that the current user cannot use."""
-    store, files = config.store, config.usage_log.files if config.usage_log else None
+    store, log = config.store, config.usage_log
     if store is not None and store.audit_log and (fault := file_fault(Path(store.audit_log))):
         yield fault_at(document, ("store", "audit_log"), fault)
     # The proxy starts even if the usage log cannot be written, and tries again later.
-    if files is not None and (fault := directory_fault(Path(files.directory))):
+    if log and isinstance(log.to, UsageFiles) and (fault := directory_fault(Path(log.to.directory))):
         yield fault_at(document, ("usage_log", "directory"), fault, Severity.WARNING)
     if store is not None and store.directory is not None:
         for message in store_faults(Path(store.directory)):

@@ -1,21 +1,21 @@
-"""Reads the counters of quotas at the end of each interval, and passes the records of the usage log to the sinks.
+"""Reads the counters of quotas at the end of each interval, and passes the records of the usage log to the sink.
 
-A sink writes the records to files or to a Kafka topic, in a thread of its own.
+The sink writes the records to files or to a Kafka topic, in a thread of its own.
 """
 
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from time import monotonic, monotonic_ns, time_ns
 from typing import Final
 
-from kafka_quota_proxy.config.model import ProxyConfig, UsageLog
+from kafka_quota_proxy.config.model import ProxyConfig, UsageFiles, UsageLog
 from kafka_quota_proxy.proxy.runtime.isolation import report
 from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker, MeteredReplicas
 from kafka_quota_proxy.proxy.usage.record import Batch, Timeline
 from kafka_quota_proxy.proxy.usage.segments import Segments
-from kafka_quota_proxy.proxy.usage.sink import Sink
+from kafka_quota_proxy.proxy.usage.sink import Sink, Writer
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +40,10 @@ class UsageLogger:
         *,
         brokers: Callable[[], Iterable[MeteredBroker]],
         replicas: Callable[[], Iterable[MeteredReplicas]],
-        sinks: Sequence[Sink],
+        sink: Sink,
     ) -> None:
-        self.sinks = sinks
-        self.postponed = 0  # intervals that were extended because a sink was full or not ready
+        self.sink = sink
+        self.postponed = 0  # intervals that were extended because the sink was full or not ready
         self._interval_ms = settings.interval_ms
         self._brokers = brokers
         self._replicas = replicas
@@ -51,9 +51,8 @@ class UsageLogger:
         self._is_ready = False
 
     def start(self) -> None:
-        """Start the threads that write the usage log to files or to a Kafka topic."""
-        for sink in self.sinks:
-            sink.start()
+        """Start the thread that writes the usage log to files or to a Kafka topic."""
+        self.sink.start()
 
     async def run(self) -> None:
         """Log the usage of each interval, until cancelled.
@@ -68,7 +67,7 @@ class UsageLogger:
             try:
                 for batch in self._read():
                     if batch is not None:
-                        self._put(batch)
+                        self.sink.put(batch)
                     await asyncio.sleep(0)
             except Exception as error:  # noqa: BLE001 - a fault of the log must not affect clients
                 report(error, "could not close an interval of the usage log; its usage will be in a later interval")
@@ -78,30 +77,25 @@ class UsageLogger:
         self._may_read()
         for batch in self._read():
             if batch is not None:
-                self._put(batch)
-        for sink in self.sinks:
-            sink.stop(STOP_TIMEOUT_S)
+                self.sink.put(batch)
+        self.sink.stop(STOP_TIMEOUT_S)
         ends_s = monotonic() + STOP_TIMEOUT_S + 1
-        while any(sink.is_running for sink in self.sinks) and monotonic() < ends_s:
+        while self.sink.is_running and monotonic() < ends_s:
             if hurry.is_set():
-                for sink in self.sinks:
-                    sink.stop(0)
+                self.sink.stop(0)
                 ends_s = min(ends_s, monotonic() + _HURRIED_S)
             await asyncio.sleep(_LOOK_S)
-        for sink in self.sinks:
-            sink.join(0)
+        self.sink.join(0)
 
     def _may_read(self) -> bool:
-        """Return whether every destination of the usage log is ready and has room for more records.
+        """Return whether the destination of the usage log is ready and has room for more records.
 
         If False, the current interval is not ended yet, so it becomes longer.
         """
-        if not self._is_ready:
-            known = [sink.last_start_ms for sink in self.sinks]
-            if None not in known:
-                self._is_ready = True
-                self._continue_after(max(start_ms or 0 for start_ms in known))
-        return self._is_ready and all(sink.has_room for sink in self.sinks)
+        if not self._is_ready and self.sink.last_start_ms is not None:
+            self._is_ready = True
+            self._continue_after(self.sink.last_start_ms)
+        return self._is_ready and self.sink.has_room
 
     def _continue_after(self, start_ms: int) -> None:
         self._meter.timeline.start_after(start_ms)
@@ -117,10 +111,6 @@ class UsageLogger:
         # The lists are copied, because a broker may join while the counters are read.
         return self._meter.read(list(self._brokers()), list(self._replicas()), wall_ms=_wall_ms(), now_ms=_now_ms())
 
-    def _put(self, batch: Batch) -> None:
-        for sink in self.sinks:
-            sink.put(batch)
-
 
 def usage_log(
     config: ProxyConfig,
@@ -133,15 +123,15 @@ def usage_log(
     if settings is None:
         return None
     proxy = proxy_name(config)
-    sinks: list[Sink] = []
-    if settings.files is not None:
-        sinks.append(Sink(Segments(settings.files, proxy)))
-    if settings.topic is not None:
+    writer: Writer
+    if isinstance(settings.to, UsageFiles):
+        writer = Segments(settings.to, proxy)
+    else:
         # The import loads aiokafka, which a proxy without a topic does not need.
         from kafka_quota_proxy.proxy.usage.topic import TopicWriter
 
-        sinks.append(Sink(TopicWriter(settings.topic, proxy)))
-    return UsageLogger(settings, proxy, brokers=brokers, replicas=replicas, sinks=sinks)
+        writer = TopicWriter(settings.to, proxy)
+    return UsageLogger(settings, proxy, brokers=brokers, replicas=replicas, sink=Sink(writer))
 
 
 def proxy_name(config: ProxyConfig) -> str:

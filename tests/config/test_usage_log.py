@@ -27,14 +27,20 @@ def test_without_the_section_nothing_is_logged() -> None:
     assert load_bytes(LISTENERS.encode(), file="f.yaml").config.usage_log is None
 
 
-def test_every_key_reaches_the_model() -> None:
+def test_every_key_of_files_reaches_the_model() -> None:
+    files = "directory: usage, rotate_size: 1MiB, rotate_interval: 1h, retention_size: null"
+
+    assert loaded(f"{{interval: 500ms, proxy: p-1.x_y, {files}}}").config.usage_log == UsageLog(
+        interval_ms=500,
+        proxy="p-1.x_y",
+        to=UsageFiles(
+            directory="d/usage", rotate_size_bytes=1_048_576, rotate_interval_ms=3_600_000, retention_size_bytes=None
+        ),
+    )
+
+
+def test_every_key_of_a_topic_reaches_the_model() -> None:
     text = """\
-        interval: 500ms
-        proxy: p-1.x_y
-        directory: usage
-        rotate_size: 1MiB
-        rotate_interval: 1h
-        retention_size: null
         kafka:
           bootstrap_servers: k1:9092,k2:9092
           topic: use.d
@@ -50,12 +56,7 @@ def test_every_key_reaches_the_model() -> None:
     indented = "\n" + "\n".join(f"  {line}" for line in dedent(text).splitlines())
 
     assert loaded(indented).config.usage_log == UsageLog(
-        interval_ms=500,
-        proxy="p-1.x_y",
-        files=UsageFiles(
-            directory="d/usage", rotate_size_bytes=1_048_576, rotate_interval_ms=3_600_000, retention_size_bytes=None
-        ),
-        topic=UsageTopic(
+        to=UsageTopic(
             topic="use.d",
             client=AdminClient(
                 bootstrap_servers=(Address(host="k1", port=9092), Address(host="k2", port=9092)),
@@ -76,16 +77,17 @@ def test_the_topic_has_a_default_name() -> None:
     found = loaded("{kafka: {bootstrap_servers: 'k:1'}}").config.usage_log
 
     assert found is not None
-    assert found.files is None
-    assert found.topic == UsageTopic(client=AdminClient(bootstrap_servers=(Address(host="k", port=1),)))
-    assert found.topic.topic == "kafka-quota-usage"
+    assert found.to == UsageTopic(
+        topic="kafka-quota-usage", client=AdminClient(bootstrap_servers=(Address(host="k", port=1),))
+    )
 
 
 @each_case(
     "section, expected",
     [
-        ("{}", "usage_log: has no destination; give directory for files, kafka for a topic, or both"),
-        ("{interval: 1s}", "usage_log: has no destination; give directory for files, kafka for a topic, or both"),
+        ("{interval: 1s}", "usage_log: has no destination; give directory for files, or kafka for a topic"),
+        ("{directory: u, kafka: {bootstrap_servers: 'k:1'}}", "usage_log.directory: cannot be given with kafka; the "
+         "log is written to one of them"),
         ("{directory: u, interval: 50ms}", "usage_log.interval: must be from 100ms to 1h; write a duration such as 1s"),
         ("{directory: u, interval: 2h}", "usage_log.interval: must be from 100ms to 1h; write a duration such as 1s"),
         ("{directory: u, interval: 1}", "usage_log.interval: 1 has no unit; write a number with a unit, such as 500ms, "

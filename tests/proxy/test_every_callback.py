@@ -702,7 +702,7 @@ async def whole(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) 
         principals=Principals(admins=frozenset({"ANONYMOUS"})),
         store=Store(directory=str(path / "store"), audit_log=str(path / "audit.log"), changes_per_second=None),
         replication=Replication(from_cluster=True, poll_interval_ms=20, admin_client=asked),
-        usage_log=UsageLog(interval_ms=20, files=UsageFiles(directory=str(path / "usage"))),
+        usage_log=UsageLog(interval_ms=20, to=UsageFiles(directory=str(path / "usage"))),
     )
     file = path / "config.yaml"
     file.write_text(f"listeners: [{{name: a, bind: '127.0.0.1:1', upstream: '{broker}'}}]\n")

@@ -72,8 +72,8 @@ _OF_SINKS: Final[tuple[Metric[Sink], ...]] = (
 def usage_log_metrics(usage: UsageLogger | None) -> Iterator[Family]:
     """Yield the metrics of the usage log. If ``usage`` is None, the proxy has no usage log, and nothing is yielded."""
     if usage is not None:
-        yield from _LOG.table(_OF_SINKS, [(labels(sink=sink.name), sink) for sink in usage.sinks])
-        help_ = "Intervals whose end was postponed because a sink was full or not ready; no record is lost."
+        yield from _LOG.table(_OF_SINKS, [(labels(sink=usage.sink.name), usage.sink)])
+        help_ = "Intervals whose end was postponed because the sink was full or not ready; no record is lost."
         yield _LOG.counter("postponed_intervals", help_, [("", usage.postponed)])
 
 

@@ -23,7 +23,7 @@ from tests.support.stub_broker import eventually
 
 CONFIG = ProxyConfig(
     listeners=(Listener(name="clients", bind=Address(host="127.0.0.1", port=9092)),),
-    usage_log=UsageLog(interval_ms=20, proxy="p1", files=UsageFiles(directory="usage")),
+    usage_log=UsageLog(interval_ms=20, proxy="p1", to=UsageFiles(directory="usage")),
     quotas=(QuotaRule(client_id="etl", producer_byte_rate=1_000.0),),
 )
 
@@ -67,14 +67,14 @@ def charge(quotas: BrokerQuotas, amount: int) -> None:
 
 
 @asynccontextmanager
-async def logging(quotas: BrokerQuotas, *sinks: Memory) -> AsyncIterator[UsageLogger]:
+async def logging(quotas: BrokerQuotas, sink: Memory) -> AsyncIterator[UsageLogger]:
     assert CONFIG.usage_log is not None
     usage = UsageLogger(
         CONFIG.usage_log,
         "p1",
         brokers=lambda: [MeteredBroker(1, quotas, enforces=True)],
         replicas=lambda: (),
-        sinks=sinks,
+        sink=sink,
     )
     usage.start()
     async with asyncio.TaskGroup() as tasks:
@@ -83,17 +83,16 @@ async def logging(quotas: BrokerQuotas, *sinks: Memory) -> AsyncIterator[UsageLo
         run.cancel()
 
 
-async def test_each_interval_goes_to_every_sink() -> None:
-    quotas, one, other = BrokerQuotas(CONFIG), Memory(), Memory()
-    async with logging(quotas, one, other):
+async def test_each_interval_goes_to_the_sink() -> None:
+    quotas, sink = BrokerQuotas(CONFIG), Memory()
+    async with logging(quotas, sink):
         charge(quotas, 5)
-        await eventually(lambda: one.batches)
+        await eventually(lambda: sink.batches)
         charge(quotas, 7)
-        await eventually(lambda: len(one.batches) > 1)
+        await eventually(lambda: len(sink.batches) > 1)
 
-    assert one.amounts == [5, 7]
-    assert one.batches == other.batches
-    assert one.batches[0].start_ms + one.batches[0].interval_ms <= one.batches[1].start_ms + 1
+    assert sink.amounts == [5, 7]
+    assert sink.batches[0].start_ms + sink.batches[0].interval_ms <= sink.batches[1].start_ms + 1
 
 
 async def test_intervals_end_at_multiples_on_the_wall_clock() -> None:
@@ -116,29 +115,28 @@ def test_an_early_timer_does_not_split_an_interval(wall_ms: int, expected: int) 
 
 
 async def test_a_full_sink_extends_the_interval() -> None:
-    quotas, full, other = BrokerQuotas(CONFIG), Memory(), Memory()
+    quotas, full = BrokerQuotas(CONFIG), Memory()
     full.is_full = True
-    async with logging(quotas, full, other) as usage:
+    async with logging(quotas, full) as usage:
         charge(quotas, 5)
         await eventually(lambda: usage.postponed >= 3)
         charge(quotas, 7)
-        assert other.batches == []
         full.is_full = False
         await eventually(lambda: full.batches)
 
-    assert full.amounts == other.amounts == [12]
+    assert full.amounts == [12]
     assert full.batches[0].interval_ms >= 3 * 20
 
 
 async def test_reading_waits_for_the_last_start_of_an_earlier_process(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    quotas, sink, other = BrokerQuotas(CONFIG), Memory(last_start_ms=None), Memory()
+    quotas, sink = BrokerQuotas(CONFIG), Memory(last_start_ms=None)
     ahead_ms = int(time() * 1_000) + 60_000
-    async with logging(quotas, sink, other) as usage:
+    async with logging(quotas, sink) as usage:
         charge(quotas, 5)
         await eventually(lambda: usage.postponed >= 2)
-        assert other.batches == []
+        assert sink.batches == []
         sink.last_start_ms = ahead_ms
         await eventually(lambda: sink.batches)
 
@@ -183,7 +181,7 @@ async def test_a_broker_may_join_during_a_reading(monkeypatch: pytest.MonkeyPatc
         for node_id, quotas in brokers.items():
             yield MeteredBroker(node_id, quotas, enforces=True)
 
-    usage = UsageLogger(CONFIG.usage_log, "p1", brokers=joining, replicas=lambda: (), sinks=[sink])
+    usage = UsageLogger(CONFIG.usage_log, "p1", brokers=joining, replicas=lambda: (), sink=sink)
     charge(brokers[1], 5)
     charge(brokers[2], 7)
     reading = iter(usage._read())
@@ -207,7 +205,7 @@ async def test_a_failed_reading_is_logged_and_retried(caplog: pytest.LogCaptureF
 
 
 async def test_files_are_written(tmp_path: Path) -> None:
-    config = replace(CONFIG, usage_log=UsageLog(interval_ms=20, files=UsageFiles(directory=str(tmp_path))))
+    config = replace(CONFIG, usage_log=UsageLog(interval_ms=20, to=UsageFiles(directory=str(tmp_path))))
     quotas = BrokerQuotas(config)
     for is_started in (False, True):
         usage = usage_log(config, brokers=lambda: [MeteredBroker(1, quotas, enforces=True)], replicas=lambda: ())

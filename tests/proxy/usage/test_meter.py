@@ -19,6 +19,7 @@ from kafka_quota_proxy.config.model import (
     Listener,
     ProxyConfig,
     QuotaRule,
+    UsageFiles,
     UsageLog,
 )
 from kafka_quota_proxy.config.principals import Principals
@@ -35,7 +36,7 @@ WALL_MS = 1_767_225_600_000
 LISTENER = Listener(name="clients", bind=Address(host="127.0.0.1", port=9092))
 CONFIG = ProxyConfig(
     listeners=(LISTENER,),
-    usage_log=UsageLog(),
+    usage_log=UsageLog(to=UsageFiles(directory="usage")),
     quotas=(QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0, source="file:1"),),
 )
 

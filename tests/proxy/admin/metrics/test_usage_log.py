@@ -9,14 +9,14 @@ from kafka_quota_proxy.proxy.usage.log import usage_log
 PREFIX = "kafka_quota_proxy_usage_log"
 
 
-def test_each_sink_has_its_own_samples(tmp_path: Path) -> None:
+def test_samples_name_their_sink(tmp_path: Path) -> None:
     config = ProxyConfig(
         listeners=(Listener(name="clients", bind=Address(host="h", port=1)),),
-        usage_log=UsageLog(files=UsageFiles(directory=str(tmp_path))),
+        usage_log=UsageLog(to=UsageFiles(directory=str(tmp_path))),
     )
     usage = usage_log(config, brokers=lambda: (), replicas=lambda: ())
     assert usage is not None
-    (sink,) = usage.sinks
+    sink = usage.sink
     sink.written, sink.dropped, sink.failures, sink.is_failing, sink.last_write_s = 5, 2, 3, True, 1e9
     usage.postponed = 4
 

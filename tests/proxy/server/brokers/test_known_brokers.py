@@ -89,7 +89,7 @@ def test_throttled_leaders_and_followers_are_read_also_an_evicted_one() -> None:
 
 def test_a_reload_changes_nothing_of_the_log_before_the_next_start(tmp_path: Path) -> None:
     """Otherwise a broker that joins later could discard usage that is not logged yet."""
-    settings = UsageLog(files=UsageFiles(directory=str(tmp_path)))
+    settings = UsageLog(to=UsageFiles(directory=str(tmp_path)))
     one = server(LISTENER, usage_log=settings)
 
     one.apply(ProxyConfig(listeners=(LISTENER,)))
@@ -103,7 +103,7 @@ async def test_a_stop_logs_the_last_usage(tmp_path: Path) -> None:
     async with stub_broker(lambda frame: produce_response(correlation_id(frame))) as broker:
         config = ProxyConfig(
             listeners=(listener_to(broker.address),),
-            usage_log=UsageLog(interval_ms=3_600_000, proxy="p1", files=UsageFiles(directory=str(tmp_path))),
+            usage_log=UsageLog(interval_ms=3_600_000, proxy="p1", to=UsageFiles(directory=str(tmp_path))),
         )
         async with running(config) as one, client_of(one) as client:
             await client.ask(request)
