@@ -50,8 +50,7 @@ _COMMANDS: Final = {
         "A limit is what an entity needs, times the headroom. It needs the percentile of its rates on its busiest\n"
         "broker while it was active, or more: a replay of the log with the proxy's own arithmetic must not throttle\n"
         "it for longer than the rest of the time (1 % with --percentile 99), nor delay a request by more than\n"
-        "--max-delay. With --capacities, the limits on a broker add up to no more than its capacity; what is there\n"
-        "is divided max-min fair, and the output names each broker that cannot bear what its clients need.\n"
+        "--max-delay. With --capacities, the output names each broker that cannot bear what its clients need.\n"
         "decided_by in suggestions.csv names the bound that decided each limit.",
     ),
     "whatif": _Command(

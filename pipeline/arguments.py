@@ -120,13 +120,6 @@ def _capacity(parser: argparse.ArgumentParser) -> None:
         help="the capacity of brokers: CSV of broker, produce, fetch (bytes per second)",
     )
     parser.add_argument(
-        "--oversubscription",
-        type=_factor,
-        default=1.0,
-        metavar="X",
-        help="how many times its capacity the limits on a broker may add up to (1)",
-    )
-    parser.add_argument(
         "--shaping", choices=("sampled", "paced"), default="sampled", help="how the proxy measures rates (sampled)"
     )
 
@@ -229,10 +222,6 @@ def _percentile(text: str) -> float:
 
 def _headroom(text: str) -> float:
     return _number(text, least=1, most=100, what="a factor of at least 1, such as 1.2")
-
-
-def _factor(text: str) -> float:
-    return _number(text, least=0.01, most=1_000, what="a factor from 0.01 to 1000")
 
 
 def _timezone(text: str) -> ZoneInfo:

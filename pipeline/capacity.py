@@ -15,8 +15,7 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.pipeline.broker_capacity import Entity
-from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, rounded_up
+from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, Entity, rounded_up
 from kafka_quota_proxy.pipeline.quota_comparison import InForce
 from kafka_quota_proxy.pipeline.record import (
     BUCKET,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kafka_quota_proxy.pipeline.capacity import Suggestion
-from kafka_quota_proxy.pipeline.limit_search import Bounds
+from kafka_quota_proxy.pipeline.limit_search import Bounds, Entity
 from kafka_quota_proxy.pipeline.plots import rate_over_time
 from kafka_quota_proxy.pipeline.quota_comparison import LOOSE_FACTOR, UNUSED, InForce, Unused
 from kafka_quota_proxy.pipeline.report import (
@@ -26,7 +26,6 @@ from kafka_quota_proxy.pipeline.report_sections import (
     MOST_ROWS,
     TEAM,
     Brokers,
-    Entity,
     Row,
     named,
     replays_of,
@@ -78,7 +77,7 @@ def capacity_page(found: Findings) -> str:
             "Which limits?",
             "Each row is one kind of request of one entity. The log was replayed under the suggested limits by the "
             f"proxy's own arithmetic. A limit is at least as high as needed for {100 - found.percentile:.3g} % and "
-            f"{duration(found.bounds.delay_ms)}, unless a broker cannot bear it.",
+            f"{duration(found.bounds.delay_ms)}.",
             _table(found, lines),
         ),
         Section(
@@ -140,7 +139,7 @@ def _table(found: Findings, lines: Sequence[Line]) -> str:
         Column("current_limit", "current", "rate", "the limit in force, on each broker"),
         Column("suggested_limit", "suggested", "rate", "the limit that this report suggests, on each broker"),
         Column("current_is", "current limit is", "text", _STATES, is_chosen=True),
-        Column("decided_by", "decided by", "text", "the bound that a lower limit would break, or a broker's capacity"),
+        Column("decided_by", "decided by", "text", "the bound that a lower limit would break"),
         Column("percentile", percentile, "rate", "of the intervals in which it was active, on its busiest broker"),
         Column("peak", "peak", "rate", "the highest rate of a record"),
         Column("throttled_share", "silent", "share", f"the part of its time in which it waits, {replayed}"),

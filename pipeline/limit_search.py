@@ -8,7 +8,7 @@ This module does no I/O and needs no Spark.
 """
 
 from collections.abc import Mapping
-from math import ceil, floor, log, log10
+from math import ceil, floor, log
 from typing import Final, NamedTuple
 
 # A lower rate would stop a client for a long time, and ``kafka-quota-proxy check`` warns of a forgotten unit.
@@ -21,10 +21,11 @@ _MOST_STEPS: Final = 48
 # throttled now and then, and does not need more than the headroom.
 _RESOLUTION: Final = 1.1
 
+Entity = tuple[str, str, str]  # the kind, the user and the client-id
+
 PERCENTILE: Final = "percentile"
 SHARE: Final = "share"
 DELAY: Final = "delay"
-CAPACITY: Final = "capacity"
 MINIMUM: Final = "minimum"
 
 
@@ -109,15 +110,5 @@ class LimitSearch:
 def rounded_up(rate: float) -> int:
     """Return ``rate`` rounded up to three significant digits."""
     whole = ceil(rate)
-    step = _step(whole)
+    step = 10 ** max(0, len(str(whole)) - 3)
     return -(-whole // step) * step
-
-
-def rounded_down(rate: float) -> int:
-    """Return ``rate`` rounded down to three significant digits."""
-    whole = floor(rate)
-    return whole - whole % _step(whole)
-
-
-def _step(whole: int) -> int:
-    return int(10 ** max(0, floor(log10(whole)) - 2)) if whole > 0 else 1

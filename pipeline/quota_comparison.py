@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
+from kafka_quota_proxy.pipeline.limit_search import Entity
 
-Entity = tuple[str, str, str]
 _Bucket = tuple[str, tuple[str, str]]
 
 TOO_TIGHT: Final = "too tight"

@@ -6,7 +6,7 @@ Does no I/O and needs no Spark.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafka_quota_proxy.pipeline.limit_search import Bounds
+from kafka_quota_proxy.pipeline.limit_search import Bounds, Entity
 from kafka_quota_proxy.pipeline.quota_comparison import TOO_LOOSE, TOO_TIGHT, UNUSED
 from kafka_quota_proxy.pipeline.report import Column, duration, label, share
 
@@ -92,7 +92,6 @@ MOST_ROWS: Final = 200
 TEAM: Final = Column("team", "team", "text", "the owner on the last day of the log", is_chosen=True)
 
 Row = Mapping[str, Any]
-Entity = tuple[str, str, str]
 
 
 def named(entity: Entity) -> str:

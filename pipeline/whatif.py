@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.pipeline.arrivals import LEAST_PARTS, LONGEST_SHAPED_MS, parts_of
-from kafka_quota_proxy.pipeline.broker_capacity import Entity
 from kafka_quota_proxy.pipeline.bucket_stream import HEAD, HOURS, ROW, START_BITS, replayed
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
+from kafka_quota_proxy.pipeline.limit_search import Entity
 from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, CANDIDATE_BUCKET, ENTITY
 
 _TYPES: Final = {pa.string(): "string", pa.int32(): "int", pa.int64(): "long", pa.float64(): "double"}

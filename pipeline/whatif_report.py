@@ -5,12 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.pipeline.limit_search import Bounds
+from kafka_quota_proxy.pipeline.limit_search import Bounds, Entity
 from kafka_quota_proxy.pipeline.quota_comparison import LOOSE_FACTOR, UNUSED, InForce, Unused, states
 from kafka_quota_proxy.pipeline.report import Column, Line, Section, duration, entity_table, page, share
 from kafka_quota_proxy.pipeline.report_sections import (
     TEAM,
-    Entity,
     Row,
     replays_of,
     state_facts,

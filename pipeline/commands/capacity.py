@@ -8,14 +8,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import or_
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import ProxyConfig, Shaping
-from kafka_quota_proxy.pipeline.broker_capacity import Entity
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import (
     Suggestion,
@@ -35,12 +34,12 @@ from kafka_quota_proxy.pipeline.capacity_report import Findings, capacity_page
 from kafka_quota_proxy.pipeline.chargeback import Owner, owner_at
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, Bounds
+from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, Bounds, Entity
 from kafka_quota_proxy.pipeline.quota_comparison import Comparison, Use, compare
 from kafka_quota_proxy.pipeline.quotas_file import as_file, read_quotas
 from kafka_quota_proxy.pipeline.record import BUCKET, ENTITY
 from kafka_quota_proxy.pipeline.report import duration, label, size
-from kafka_quota_proxy.pipeline.safe_limits import LogReplays, SafeLimits, Safety, safe_limits, users_of
+from kafka_quota_proxy.pipeline.safe_limits import full_brokers, log_replays, safe_limits
 from kafka_quota_proxy.pipeline.session import is_small
 from kafka_quota_proxy.pipeline.side_inputs import capacities, owners
 from kafka_quota_proxy.pipeline.usage_reader import Usage
@@ -60,13 +59,7 @@ _HOUR_MS: Final = 3_600_000
 
 def execute(args: argparse.Namespace) -> int:
     """Write the limits and the report, print where they are, and return the exit status."""
-    safety = Safety(
-        # With --percentile 99, an acceptable limit throttles an entity for at most 1 % of its time.
-        bounds=Bounds(1 - args.percentile / 100, args.max_delay),
-        headroom=args.headroom,
-        capacities=capacities(args.capacities) if args.capacities else {},
-        oversubscription=args.oversubscription,
-    )
+    bounds, known = _bounds(args), capacities(args.capacities) if args.capacities else {}
     current = read_quotas(args.current) if args.current else None
     teams = owners(args.owners) if args.owners else None
     with running(args) as (spark, output):
@@ -81,8 +74,9 @@ def execute(args: argparse.Namespace) -> int:
         first = [suggestion(entity) for entity in every]
         quotas = CandidateQuotas(config=replace(_held(args), quotas=tuple(rule for rule, _ in rules(first))))
         replay = LogReplay(usage.records, buckets, count=usage.count, is_small=is_small(usage.count))
-        replays = LogReplays(replay, buckets, first, quotas, say=say)
-        found = safe_limits(first, replays, users_of(buckets) if safety.capacities else {}, safety)
+        replays = log_replays(replay, buckets, first, quotas, max_delay_ms=args.max_delay, say=say)
+        suggested, happened = safe_limits(first, replays, bounds, headroom=args.headroom)
+        warnings = full_brokers(suggested, buckets, known)
         logged = {(row["kind"], row["user"], row["client_id"]): row for row in every}
         uses = {
             one[:3]: Use(
@@ -90,22 +84,36 @@ def execute(args: argparse.Namespace) -> int:
                 logged[one[:3]]["logged_limit"],
                 logged[one[:3]]["logged_share"],
             )
-            for one in found.suggestions
+            for one in suggested
         }
-        compared = compare(current, uses, headroom=args.headroom, share=safety.bounds.share)
+        compared = compare(current, uses, headroom=args.headroom, share=bounds.share)
         say("writing tables and the report")
         output.table("buckets", measured.coalesce(1).sortWithinPartitions(*BUCKET))
-        _write(output, args, usage, buckets, found, safety, compared, teams)
-    for warning in found.warnings:
+        _write(output, args, usage, buckets, _Found(suggested, happened, warnings, compared), known, teams)
+    for warning in warnings:
         sys.stdout.write(f"{warning}\n")
-    decided = Counter(one.decided_by for one in found.suggestions if one.limit is not None)
+    decided = Counter(one.decided_by for one in suggested if one.limit is not None)
     words = ", ".join(
         f"{count} by {bound}" for bound, count in sorted(decided.items(), key=lambda one: (-one[1], one[0]))
     )
-    names = len({one[1:3] for one in found.suggestions})
+    names = len({one[1:3] for one in suggested})
     sys.stdout.write(f"{decided.total()} limits for {names} entities ({words or 'none'}): {args.out}/quotas.yaml\n")
     sys.stdout.write(f"{args.out}/report.html\n")
     return 0
+
+
+class _Found(NamedTuple):
+    """The suggested limits, the outcome of a replay under each, sentences about full brokers, and what is in force."""
+
+    suggestions: list[Suggestion]
+    outcomes: Mapping[Entity, dict[str, Any]]
+    warnings: Sequence[str]
+    compared: Comparison
+
+
+def _bounds(args: argparse.Namespace) -> Bounds:
+    # With --percentile 99, an acceptable limit throttles an entity for at most 1 % of its time.
+    return Bounds(1 - args.percentile / 100, args.max_delay)
 
 
 def _write(
@@ -113,18 +121,17 @@ def _write(
     args: argparse.Namespace,
     usage: Usage,
     buckets: pd.DataFrame,
-    found: SafeLimits,
-    safety: Safety,
-    compared: Comparison,
+    found: _Found,
+    known: Mapping[tuple[int, str], float],
     teams: Sequence[Owner] | None,
 ) -> None:
-    suggested, happened, warnings = found
+    suggested, happened, warnings, compared = found
     used = output.keep("minutes", minutes(byte_usage(usage.records)))
     hourly, of_brokers = output.keep("hours", hours(used)), broker_minutes(used)
     first_ms, last_ms = int(buckets["from_ms"].min()), int(buckets["until_ms"].max())
     output.rows("suggestions", _SUGGESTED, _suggestions(suggested, happened))
     limits = {one[:3]: one.limit for one in suggested}
-    sums = oversubscription(brokers(of_brokers).toPandas(), buckets, limits, compared.in_force, safety.capacities)
+    sums = oversubscription(brokers(of_brokers).toPandas(), buckets, limits, compared.in_force, known)
     sums = sums.astype(object).where(sums.notna(), None)
     output.rows("oversubscription", _SUMS, sums[[*_SUMS]].itertuples(index=False))
     quotas = quotas_text(suggested, args, warnings)
@@ -139,7 +146,7 @@ def _write(
         warnings=warnings,
         notes=[*usage.words(), *_unlimited(suggested)],
         percentile=args.percentile,
-        bounds=safety.bounds,
+        bounds=_bounds(args),
         quotas=quotas,
         in_force=compared.in_force,
         states=compared.states,
@@ -187,7 +194,7 @@ def quotas_text(suggested: list[Suggestion], args: argparse.Namespace, warnings:
         f"--max-delay {args.max_delay / 1_000:g}s.",
         "Bytes per second, for each broker by itself. Try them with enforcement: observe.",
         f"Comments say what decided: the percentile; the share of time throttled ({100 - args.percentile:.3g} %);",
-        f"the longest delay ({duration(args.max_delay)}); a broker's capacity; or the minimum of {LEAST_LIMIT:,} B/s.",
+        f"the longest delay ({duration(args.max_delay)}); or the minimum of {LEAST_LIMIT:,} B/s.",
         *warnings,
         *_unlimited(suggested),
     ]

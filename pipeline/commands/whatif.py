@@ -12,8 +12,8 @@ from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.chargeback import owner_at
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
-from kafka_quota_proxy.pipeline.limit_search import Bounds
-from kafka_quota_proxy.pipeline.quota_comparison import Entity, Unused, limits_in_force
+from kafka_quota_proxy.pipeline.limit_search import Bounds, Entity
+from kafka_quota_proxy.pipeline.quota_comparison import Unused, limits_in_force
 from kafka_quota_proxy.pipeline.quotas_file import read_quotas
 from kafka_quota_proxy.pipeline.record import CANDIDATE_BUCKET, ENTITY
 from kafka_quota_proxy.pipeline.report import duration, label, size

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_quota_proxy.config.model import ProxyConfig
-from kafka_quota_proxy.pipeline.broker_capacity import Entity
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import (
     Suggestion,
@@ -27,6 +26,7 @@ from kafka_quota_proxy.pipeline.capacity import (
     rules,
     suggestion,
 )
+from kafka_quota_proxy.pipeline.limit_search import Entity
 from kafka_quota_proxy.pipeline.quota_comparison import InForce
 from kafka_quota_proxy.pipeline.record import BUCKET
 from kafka_quota_proxy.pipeline.replay import Replay
