@@ -97,8 +97,6 @@ class FairCallQueue:
     service_users: frozenset[str] = frozenset()  # always have level 0, and are not part of the total cost
     max_identities: int | None = 10_000  # above this number, new ones share one identity; None: no limit
     max_in_flight: int | None = None  # requests at a broker at a time; None: found from its latency
-    min_in_flight: int = 4  # the lower bound, if the number is found from the latency
-    most_in_flight: int = 500  # the upper bound; a broker's queued.max.requests
 
 
 def places(capacity: int, weights: Sequence[int]) -> tuple[int, ...]:

@@ -12,8 +12,6 @@ from kafka_quota_proxy.config import fair_call_queue_options as options
 from kafka_quota_proxy.config.document import Document, Finding, error, warning
 from kafka_quota_proxy.config.sections import Part
 
-_LEAST_IN_FLIGHT: Final = "max_in_flight.min"
-_MOST_IN_FLIGHT: Final = "max_in_flight.max"
 _BY_RESPONSE_TIME: Final = "decay-scheduler.backoff.responsetime.enable"
 
 
@@ -33,7 +31,6 @@ def _check_section(top: Part, _: Document) -> Iterator[Finding]:
     if None not in thresholds and any(high <= low for low, high in pairwise(thresholds)):
         message = f"must ascend, each above the one before, not {thresholds}"
         yield error((*section.at, options.THRESHOLDS), message)
-    yield from _check_in_flight(section)
     if section.get(_BY_RESPONSE_TIME) and not section.get("backoff.enable"):
         yield warning((*section.at, _BY_RESPONSE_TIME), "has no effect without backoff.enable: true")
 
@@ -55,15 +52,6 @@ def _check_capacity(section: Part, levels: int) -> Iterator[Finding]:
         key = options.CAPACITY if options.CAPACITY in section else options.CAPACITY_WEIGHTS
         message = f"{capacity}, divided by {','.join(map(str, weights))}, leaves {without} of {levels} levels without a"
         message += f" place; give {options.CAPACITY} of {sum(weights)} or more, or more even weights"
-        yield error((*section.at, key), message)
-
-
-def _check_in_flight(section: Part) -> Iterator[Finding]:
-    least = section.get(_LEAST_IN_FLIGHT, options.DEFAULTS.min_in_flight)
-    most = section.get(_MOST_IN_FLIGHT, options.DEFAULTS.most_in_flight)
-    if least is not None and most is not None and least > most:
-        key = _LEAST_IN_FLIGHT if _LEAST_IN_FLIGHT in section else _MOST_IN_FLIGHT
-        message = f"the least, {least}, is above the most, {most}; give max_in_flight.min and .max in order"
         yield error((*section.at, key), message)
 
 

@@ -74,6 +74,10 @@ _REMOVED: Final = {
     "at least; remove it",
     "decay-scheduler.average": "no longer exists: an average is the true one, no longer twice as large; remove it, and "
     "write half of decay-scheduler.backoff.responsetime.thresholds where it was hadoop",
+    **dict.fromkeys(
+        ("max_in_flight.min", "max_in_flight.max"),
+        "no longer exists: an adaptive number is from 4 to 500; remove it, or write a number as max_in_flight",
+    ),
     "faircallqueue.priority-levels": f"is Hadoop's old name; write {LEVELS}",
     **{
         f"faircallqueue.{key}": f"is Hadoop's old name; write {key}"
@@ -115,8 +119,6 @@ FAIR_CALL_QUEUE: Final = Section(
         "decay-scheduler.metrics.top.user.count": Key(read.at_least_one, "top_user_count"),
         "decay-scheduler.service-users": Key(ListOf(read.user_name, frozenset), "service_users"),
         "max_in_flight": Key(parse_max_in_flight),
-        "max_in_flight.min": Key(read.at_least_one, "min_in_flight"),
-        "max_in_flight.max": Key(read.at_least_one, "most_in_flight"),
     },
     removed=_REMOVED,
 )

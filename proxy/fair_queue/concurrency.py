@@ -65,6 +65,8 @@ class _Phase(Enum):
 class VegasLimit:
     """A limit between ``minimum`` and ``maximum`` that is learned from response times. It begins at ``minimum``.
 
+    By default, the maximum is Kafka's ``queued.max.requests``, the most requests that wait within a broker.
+
     ``rtt_us`` and ``base_rtt_us`` are the times that the docstring of this module calls R and B, in microseconds. Both
     are 0 while they are unknown.
     """
@@ -90,7 +92,7 @@ class VegasLimit:
 
     learns = True
 
-    def __init__(self, *, minimum: int, maximum: int) -> None:
+    def __init__(self, *, minimum: int = 4, maximum: int = 500) -> None:
         if not 1 <= minimum <= maximum:
             raise ValueError(f"bounds of a limit must ascend from 1 on: {minimum}, {maximum}")
         self.minimum = minimum

@@ -109,7 +109,7 @@ class Dispatcher:
         self.is_refusing = settings.backoff_enable
         self.normal = Lane(CallQueue(shape_of(settings)), limit)
         control = Shape(capacities=(_NO_BOUND,), weights=(1,), is_round_robin=True)
-        self.control = Lane(CallQueue(control), control_limit or VegasLimit(minimum=4, maximum=500))
+        self.control = Lane(CallQueue(control), control_limit or VegasLimit())
         self._users: UserBound[Ticket] = UserBound()  # of the control lane
         self._granted: dict[Ticket, None] = {}
 
@@ -251,8 +251,8 @@ class Dispatcher:
         self._granted.clear()
         return granted
 
-    def update(self, settings: FairCallQueue, limit: Limit, now_us: int, *, control_limit: Limit | None = None) -> None:
-        """Apply new settings, and new limits on how many requests may be at the broker at a time.
+    def update(self, settings: FairCallQueue, limit: Limit, now_us: int) -> None:
+        """Apply new settings, and a new limit on how many requests may be at the broker at a time.
 
         Waiting requests stay queued, except those that the new limit allows to be at the broker now.
         """
@@ -263,8 +263,6 @@ class Dispatcher:
             self.normal.queue = queue
         self.is_refusing = settings.backoff_enable
         self.normal.limit = limit
-        if control_limit is not None:
-            self.control.limit = control_limit
         self._fill(self.normal, now_us)
         self._fill(self.control, now_us)
 

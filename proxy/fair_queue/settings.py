@@ -18,15 +18,7 @@ def limit(settings: FairCallQueue) -> Limit:
     """Return a new limit on how many requests may be at a broker at a time. It is fixed or adaptive, as configured."""
     if settings.max_in_flight is not None:
         return FixedLimit(settings.max_in_flight)
-    return control_limit(settings)
-
-
-def control_limit(settings: FairCallQueue) -> Limit:
-    """Return a new limit on how many control requests may be at a broker at a time. It is always adaptive.
-
-    Otherwise a fixed number for other requests would have to be large enough for the heartbeats of all groups, too.
-    """
-    return VegasLimit(minimum=settings.min_in_flight, maximum=settings.most_in_flight)
+    return VegasLimit()
 
 
 def identities(settings: FairCallQueue) -> Identify:

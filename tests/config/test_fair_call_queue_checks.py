@@ -49,8 +49,6 @@ OUR_KEYS = {
     "decay-scheduler.utilisation-floor": "0.75",
     "identities.max": "50",
     "max_in_flight": "adaptive",
-    "max_in_flight.min": "2",
-    "max_in_flight.max": "20",
 }
 
 
@@ -124,8 +122,6 @@ def test_every_key_reaches_the_model() -> None:
         service_users=frozenset({"hdfs", "hive"}),
         max_identities=50,
         max_in_flight=None,
-        min_in_flight=2,
-        most_in_flight=20,
     )
 
 
@@ -228,8 +224,7 @@ fair_call_queue: {scheduler.priority.levels: 2}
         ("weighted-cost.lockshared: -1\ncost-provider.impl: weighted", "lockshared: must be a whole number from 0"),
         ("backoff.enable: 'true'", "must be true or false (without quotes)"),
         ("max_in_flight: 0", "must be adaptive, or a whole number from 1"),
-        ("max_in_flight.min: 501", "max_in_flight.min: the least, 501, is above the most, 500"),
-        ("max_in_flight.max: 3", "max_in_flight.max: the least, 4, is above the most, 3"),
+        ("max_in_flight.min: 1", "max_in_flight.min: no longer exists: an adaptive number is from 4 to 500; remove"),
         ("callqueue.capasity: 3", "unknown key; did you mean callqueue.capacity?"),
         ("callqueue.impl: null", "callqueue.impl: has no value; write fair or fifo"),
     ],

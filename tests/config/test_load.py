@@ -259,7 +259,7 @@ FAIR = "fair_call_queue: {{callqueue.impl: {}, decay-scheduler.period-ms: 9, wei
     [
         (FAIR.format("lifo", "cost-provider.impl: weighted"), "fair_call_queue.callqueue.impl"),
         (FAIR.format("fair", "cost-provider.impl: 1"), "fair_call_queue.cost-provider.impl"),
-        ("fair_call_queue: {max_in_flight: null, max_in_flight.min: 4}", "fair_call_queue.max_in_flight"),
+        ("fair_call_queue: {max_in_flight: null}", "fair_call_queue.max_in_flight"),
         ("quotas: [{user: a, client-id: 7, connections: 1}, {user: a, connections: 1}]", "quotas[0].client-id"),
         ("quotas: [{client-id: a, user: null, connections: 1}]\nprincipals: {exempt: []}", "quotas[0].user"),
         ("quotas: [{user: a, connections: 1, enforcement: watch}]\nenforcement: observe", "quotas[0].enforcement"),

@@ -14,7 +14,7 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import QueueStats
-from kafka_quota_proxy.proxy.fair_queue.settings import control_limit, cost, identities, limit
+from kafka_quota_proxy.proxy.fair_queue.settings import cost, identities, limit
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.runtime.isolation import attempt, repeated
@@ -44,8 +44,8 @@ class BrokerQueue:
 
     def __init__(self, settings: FairCallQueue) -> None:
         self._settings = settings
-        self._limit, self._control_limit = limit(settings), control_limit(settings)
-        self.dispatcher = Dispatcher(settings, self._limit, self._control_limit)
+        self._limit = limit(settings)
+        self.dispatcher = Dispatcher(settings, self._limit)
         self._timeouts = SlotTimeouts()
         self._is_waking = False
         self._timer: asyncio.TimerHandle | None = None
@@ -58,12 +58,11 @@ class BrokerQueue:
         """
         settings = priorities.settings
         if settings != self._settings:
-            if _slots(settings) != _slots(self._settings):
-                # Otherwise keep the limits that were measured.
-                self._limit, self._control_limit = limit(settings), control_limit(settings)
+            if settings.max_in_flight != self._settings.max_in_flight:
+                self._limit = limit(settings)  # otherwise keep the limit that was measured
             self._settings = settings
             now_us = monotonic_ns() // 1_000
-            self.dispatcher.update(settings, self._limit, now_us, control_limit=self._control_limit)
+            self.dispatcher.update(settings, self._limit, now_us)
             self.wake()
         if before is None:
             return ListenerQueue(
@@ -115,10 +114,6 @@ class BrokerQueue:
         # Round up to whole milliseconds and add one. uvloop's timers are no finer, and would fire too early otherwise.
         wait_ms = max(0, at_us - now_us) // 1_000 + 2
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1_000, self._look)
-
-
-def _slots(settings: FairCallQueue) -> tuple[int | None, int, int]:
-    return settings.max_in_flight, settings.min_in_flight, settings.most_in_flight
 
 
 def _now_ms() -> int:

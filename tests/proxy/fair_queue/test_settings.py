@@ -22,12 +22,12 @@ OTHER = FETCH._replace(api_key=ApiKey.DESCRIBE_CONFIGS)
 
 
 def test_the_limit_is_fixed_or_vegas() -> None:
-    fixed, found = limit(FairCallQueue(max_in_flight=7)), limit(FairCallQueue(min_in_flight=3, most_in_flight=9))
+    fixed, found = limit(FairCallQueue(max_in_flight=7)), limit(FairCallQueue())
 
     assert isinstance(fixed, FixedLimit)
     assert fixed.limit == 7
     assert isinstance(found, VegasLimit)
-    assert (found.minimum, found.maximum, found.limit) == (3, 9, 3)
+    assert (found.minimum, found.maximum, found.limit) == (4, 500, 4)
 
 
 def test_by_default_a_request_costs_one() -> None:
