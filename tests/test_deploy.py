@@ -138,7 +138,7 @@ async def test_kubernetes_admin_port_serves_only_metrics_and_probes() -> None:
     any_port = Address(host="127.0.0.1", port=0)
     with AdminServer(replace(admin, bind=any_port, metrics_bind=any_port), Server(config), Reloads()) as running:
         published = running.metrics_port
-        paths = ["/metrics", *(probe["path"] for probe in probes), "/quotas", "/callqueue"]
+        paths = ["/metrics", *(probe["path"] for probe in probes), "/quotas", "/clients"]
         statuses = [await asyncio.to_thread(_status, published, path) for path in paths]
 
     assert {probe["port"] for probe in probes} == {"metrics"}

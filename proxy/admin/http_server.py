@@ -1,4 +1,4 @@
-"""Answers the requests to the admin port: the status page, health, metrics, clients, queues and quotas.
+"""Answers the requests to the admin port: the status page, health, metrics, clients and quotas.
 
 Only ``/quotas`` can change the state of the proxy, and ``/testing`` if the file has ``testing: true``.
 ``admin.metrics_bind`` configures a second address, which serves only metrics and probes.
@@ -14,7 +14,6 @@ from ipaddress import ip_address
 from time import monotonic_ns
 from types import TracebackType
 from typing import Final, Self
-from urllib.parse import parse_qs
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from kafka_quota_proxy.config.addresses import without_final_dot
@@ -24,7 +23,6 @@ from kafka_quota_proxy.proxy.admin.clients.api import ClientsApi
 from kafka_quota_proxy.proxy.admin.metrics.exposition import CONTENT_TYPE, write
 from kafka_quota_proxy.proxy.admin.metrics.listeners import Reloads
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
-from kafka_quota_proxy.proxy.admin.priority_api import report
 from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi
 from kafka_quota_proxy.proxy.admin.requests import JSON, TEXT, RefusedError, Reply, check_site, refusal
 from kafka_quota_proxy.proxy.admin.status.document import StatusReader, encoded, page_files
@@ -40,7 +38,7 @@ _QUOTAS: Final = "/quotas"
 _PROBES: Final = ("/livez", "/readyz")
 _OPEN: Final = ("/metrics", *_PROBES)
 _STREAM: Final = "/clients/stream"
-_PATHS: Final = ("/", *_OPEN, "/clients", _STREAM, "/callqueue", _QUOTAS)
+_PATHS: Final = ("/", *_OPEN, "/clients", _STREAM, _QUOTAS)
 _MISDIRECTED: Final = (
     "this Host header does not name the admin port: use an IP address or localhost, or list the name in admin.hosts\n"
 )
@@ -199,8 +197,6 @@ class _Application:
                 return _text("200 OK", "alive\n")
             case "/clients":
                 return self._clients_api.get(environ)
-            case "/callqueue":
-                return self._call_queue(environ)
             case _:
                 readiness = self._health.readiness()
                 return _json("200 OK" if readiness["state"] == "ready" else "503 Service Unavailable", readiness)
@@ -212,11 +208,6 @@ class _Application:
         found = _HOST.fullmatch(host)
         name = without_final_dot((found[1] or found[2]).lower()) if found else ""
         return name == "localhost" or name in self._hosts or _is_ip(name)
-
-    def _call_queue(self, environ: WSGIEnvironment) -> Reply:
-        query = parse_qs(environ.get("QUERY_STRING", ""))
-        user, client_id, ip = (query.get(key, [None])[0] for key in ("user", "client-id", "ip"))
-        return _json("200 OK", report(self._server, principal=user, client_id=client_id or "", host=ip or ""))
 
     def _metrics(self, *, is_zipped: bool) -> Reply:
         headers = (("Content-Encoding", "gzip"),) if is_zipped else ()

@@ -40,7 +40,6 @@ class Standing(NamedTuple):
     share: float
     level: int
     cached_level: int | None
-    is_service_user: bool
 
 
 class Totals(NamedTuple):
@@ -192,13 +191,9 @@ class DecayScheduler:
         key = self._key(identity)
         entry = self._costs.get(key)
         decayed, raw = (entry.decayed, entry.raw) if entry else (0, 0)
-        is_service_user = identity in self._settings.service_users
-        share = 0.0 if is_service_user else self._share(decayed)
+        share = 0.0 if identity in self._settings.service_users else self._share(decayed)
         cached = self._levels.get(key)
-        return Standing(
-            identity, decayed / _SCALE, raw / _SCALE, share, self.level(identity), cached,
-            is_service_user=is_service_user,
-        )  # fmt: skip
+        return Standing(identity, decayed / _SCALE, raw / _SCALE, share, self.level(identity), cached)
 
     def top(self, count: int) -> list[Standing]:
         """Return the costs and levels of up to ``count`` users with charges (``raw``), the most charges first."""

@@ -198,7 +198,6 @@ const tables = {
     ["user", "", (row) => ({ text: printable(row.identity), tone: "strong" })],
     ["level", "number w2", (row) => String(row.level)],
     ["share of cost", "w3", (row) => percent(row.share)],
-    ["why", "", (row) => printable(row.why)],
   ]),
 };
 

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.terms import written_terms
-from kafka_quota_proxy.proxy.admin.priority_api import report
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.audit import MAX_TEXT, ChangeLog, RecentChange
 from kafka_quota_proxy.proxy.rules.model import StoredRule
@@ -71,12 +70,29 @@ def change_rows(change_log: ChangeLog | None) -> list[Row] | None:
 
 
 def queue_section(server: Server) -> list[Row] | None:
-    """Return the state of fair call queues, as ``/callqueue`` has it, or None if no listener has one."""
-    found = report(server, principal=None, client_id="", host="")
-    for listener in found:
-        listener["users"] = [user | {"identity": cut(user["identity"])} for user in listener["users"][:MAX_USERS]]
-        del listener["brokers"][MAX_BROKERS:]
-    return found or None
+    """Return the state of the fair call queue of each listener that has one, or None if none has."""
+    return [
+        {
+            "listener": listener.name,
+            "users": [
+                {"identity": cut(user.identity), "level": user.level, "share": round(user.share, 4)}
+                for user in priorities.scheduler.top(MAX_USERS)
+            ],
+            "average_response_ms": [round(time_ms, 3) for time_ms in priorities.scheduler.average_response_ms],
+            "brokers": [
+                {
+                    "upstream": str(upstream.address),
+                    "queue_sizes": queue.dispatcher.queue.sizes,
+                    "in_flight": queue.dispatcher.in_flight,
+                    "max_in_flight": queue.dispatcher.limit,
+                }
+                for upstream in server.brokers.upstreams_of(listener)[:MAX_BROKERS]
+                if (queue := upstream.broker.queue) is not None
+            ],
+        }
+        for listener in server.listeners
+        if (priorities := listener.priorities) is not None
+    ] or None
 
 
 def iso(time_s: float) -> str:

@@ -213,7 +213,7 @@ HOSTS = (
 async def test_the_host_name_of_another_site_is_refused() -> None:
     named = Admin(bind=LOOPBACK, hosts=("Proxy.example",))
     async with admin_of(Server(CONFIG), admin=named) as admin:
-        for path in ("/", "/metrics", "/quotas", "/callqueue"):
+        for path in ("/", "/metrics", "/quotas"):
             for host, status in HOSTS:
                 answer = await asyncio.to_thread(ask, admin.port, path, Host=host.format(port=admin.port))
                 assert answer.status == status, (path, host)
@@ -236,11 +236,11 @@ async def test_metrics_bind_serves_only_metrics_and_probes() -> None:
         assert admin.metrics_port is not None
         answers = {
             path: await asyncio.to_thread(ask, admin.metrics_port, path, Host="kafka-0.kafka:9309")
-            for path in ("/metrics", "/livez", "/readyz", "/quotas", "/callqueue", "/", "/clients/stream")
+            for path in ("/metrics", "/livez", "/readyz", "/quotas", "/", "/clients/stream")
         }
         posted = await asyncio.to_thread(ask, admin.metrics_port, "/quotas", method="POST")
 
-    assert [answer.status for answer in answers.values()] == [200, 200, 200, 404, 404, 404, 404]
+    assert [answer.status for answer in answers.values()] == [200, 200, 200, 404, 404, 404]
     assert b"kafka_quota_proxy_connections" in answers["/metrics"].body
     assert (posted.status, posted.body) == (404, b"not found; the paths are /metrics /livez /readyz\n")
 

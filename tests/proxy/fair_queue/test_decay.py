@@ -207,11 +207,11 @@ def test_a_standing_has_cost_share_and_level() -> None:
     for name, cost in (("a", 30), ("b", 70), ("s", 900)):
         scheduler.charge(name, cost)
 
-    assert scheduler.standing("a") == ("a", 30, 30, 0.3, 2, None, False)
+    assert scheduler.standing("a") == ("a", 30, 30, 0.3, 2, None)
     scheduler.sweep()
-    assert scheduler.standing("a") == ("a", 15, 30, 0.3, 2, 2, False)
-    assert scheduler.standing("s") == ("s", 450, 900, 0, 0, 0, True)
-    assert scheduler.standing("nobody") == ("nobody", 0, 0, 0, 0, None, False)
+    assert scheduler.standing("a") == ("a", 15, 30, 0.3, 2, 2)
+    assert scheduler.standing("s") == ("s", 450, 900, 0, 0, 0)
+    assert scheduler.standing("nobody") == ("nobody", 0, 0, 0, 0, None)
 
 
 # -- other options --

@@ -65,7 +65,7 @@ def test_the_page_needs_nothing_that_the_policy_forbids() -> None:
     script = b"".join(page_files()["/status.js"].body).decode()
 
     assert set(re.findall(r'(?:src|href)="([^"]*)"', html)) <= {
-        "data:,", "status.css", "status.js", "clients", "readyz", "quotas", "callqueue",
+        "data:,", "status.css", "status.js", "clients", "readyz", "quotas",
     }  # fmt: skip
     assert not re.search(r"\son\w+=|\sstyle=|<style|<script(?![^>]*src)", html)
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|https?://", script)
