@@ -13,10 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
-from kafka_quota_proxy.proxy.cli.demo.processes import Child, running
-from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 from kafka_quota_proxy.proxy.runtime.build import install_line
+from kafka_quota_proxy.proxy.runtime.ports import adjacent_ports
+from kafka_quota_proxy.proxy.runtime.processes import Child, ChildError, running
 from kafka_quota_proxy.testing.control import Control, ObservedResponses, Order, SeenClient
 from kafka_quota_proxy.testing.kafka_check import why_not_kafka
 
@@ -201,7 +200,7 @@ class ThrottlingProxy:
         try:
             for child, ready in started:  # they start at the same time
                 child.wait_for_line(ready)
-        except DemoError as error:
+        except ChildError as error:
             raise StartError(str(error)) from None
         self.bootstrap_servers, self.admin = first, admin
         self._control = Control(self.admin)

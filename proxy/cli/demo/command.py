@@ -16,7 +16,7 @@ from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.config.units import parse_rate
 from kafka_quota_proxy.proxy.cli.demo import workload
 from kafka_quota_proxy.proxy.cli.demo.display import Display, format_rate, format_seconds
-from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
+from kafka_quota_proxy.proxy.runtime.processes import ChildError
 
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.cli.demo.runner import Outcome
@@ -119,7 +119,7 @@ def execute(args: argparse.Namespace) -> int:
         if args.serve:
             _serve(args)
         outcomes = dict(zip(("producer", "consumer"), _run(_options_in(args), as_json=args.json), strict=True))
-    except (DemoError, ConfigError) as error:
+    except (ChildError, ConfigError) as error:
         sys.stderr.write(f"kafka-quota-proxy demo: {error}\n")
         return 2 if isinstance(error, ConfigError) else 1
     except KeyboardInterrupt:

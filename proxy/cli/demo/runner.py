@@ -23,10 +23,10 @@ from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.demo import clients, measure, workload
 from kafka_quota_proxy.proxy.cli.demo.display import Display, format_rate, format_seconds
 from kafka_quota_proxy.proxy.cli.demo.measure import MeasurementError
-from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
-from kafka_quota_proxy.proxy.cli.demo.processes import Child, running
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Options
 from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
+from kafka_quota_proxy.proxy.runtime.ports import adjacent_ports
+from kafka_quota_proxy.proxy.runtime.processes import Child, ChildError, running
 
 _REDRAW_S: Final = 0.25
 _SCRAPE_S: Final = 0.5
@@ -122,7 +122,7 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
     """Run the demo, and return the results of the producer and the consumer.
 
     Raises:
-        DemoError: The demo failed.
+        ChildError: The demo failed.
     """
     cancel_on_sigterm()
     # A client raises the errors that it cannot retry. Its log would only have the errors that it retries, including
@@ -178,7 +178,7 @@ async def broker_and_proxy(
     ``config`` returns the text of the proxy's configuration file. Its argument is the address of the broker.
 
     Raises:
-        DemoError: The broker or the proxy does not start.
+        ChildError: The broker or the proxy does not start.
     """
     broker_arguments = ("-m", _BROKER, "--advertise", f"127.0.0.1:{proxy_port}", *broker_options)
     with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-demo-") as scratch:
@@ -194,7 +194,7 @@ async def broker_and_proxy(
 
 
 async def fail_when_ended(children: Sequence[Child]) -> NoReturn:
-    """Wait until one of the programs ends, then raise ``DemoError``. They should run as long as the demo does."""
+    """Wait until one of the programs ends, then raise ``ChildError``. They should run as long as the demo does."""
     while True:
         for child in children:
             child.check()
@@ -207,7 +207,7 @@ async def until_first_end(show: Coroutine[None, None, float], others: Sequence[C
     Return the result of ``show``. If a coroutine raises an error, all of them are cancelled.
 
     Raises:
-        DemoError: A coroutine raised a DemoError or KafkaError. Other errors are raised in an exception group.
+        ChildError: A coroutine raised a ChildError or KafkaError. Other errors are raised in an exception group.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -215,12 +215,12 @@ async def until_first_end(show: Coroutine[None, None, float], others: Sequence[C
             background = [group.create_task(other) for other in others]
             main.add_done_callback(lambda _: [task.cancel() for task in background])
     except BaseExceptionGroup as failures:
-        expected, unexpected = failures.split((DemoError, KafkaError))
+        expected, unexpected = failures.split((ChildError, KafkaError))
         if expected is None or unexpected is not None:
             raise
         # The first failure is the cause. When the proxy ends, for example, the clients fail, too.
         first = expected.exceptions[0]
-        raise (first if isinstance(first, DemoError) else DemoError(f"a client failed: {first!r}")) from None
+        raise (first if isinstance(first, ChildError) else DemoError(f"a client failed: {first!r}")) from None
     return main.result()
 
 

@@ -17,7 +17,6 @@ from urllib.parse import urlencode
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.clients_table import lines, screen
 from kafka_quota_proxy.proxy.cli.demo.display import Display
-from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
 from kafka_quota_proxy.proxy.cli.demo.runner import (
     broker_and_proxy,
     cancel_on_sigterm,
@@ -27,6 +26,7 @@ from kafka_quota_proxy.proxy.cli.demo.runner import (
 )
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Rule, proxy_config
 from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
+from kafka_quota_proxy.proxy.runtime.ports import adjacent_ports
 
 _REDRAWN_S: Final = 1.0
 
@@ -35,7 +35,7 @@ async def serve(quotas: Sequence[Rule], shaping: Shaping, display: Display, *, p
     """Serve applications until this task is cancelled, as SIGTERM and Ctrl-C do. A port of 0 stands for any free one.
 
     Raises:
-        DemoError: A port is in use, or the broker or the proxy has ended.
+        ChildError: A port is in use, or the broker or the proxy has ended.
     """
     cancel_on_sigterm()
     port = _usable_port(port, option="--port")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kafka_quota_proxy.config.model import Shaping
+from kafka_quota_proxy.proxy.runtime.processes import ChildError
 
 PRODUCER_CLIENT_ID: Final = "demo-producer"
 CONSUMER_CLIENT_ID: Final = "demo-consumer"
@@ -46,7 +47,7 @@ _FETCHES_PER_SECOND: Final = 4
 Rule = Mapping[str, str | int]  # as in the section quotas of a configuration file
 
 
-class DemoError(Exception):
+class DemoError(ChildError):
     """Raised if the demo cannot continue. The message gives the reason."""
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
+from kafka_quota_proxy.proxy.runtime.ports import adjacent_ports
 from kafka_quota_proxy.testing import ControlError, ObservedResponses, ThrottledResponse
 from kafka_quota_proxy.testing.control import Control
 

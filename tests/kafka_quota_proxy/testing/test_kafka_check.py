@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
+from kafka_quota_proxy.proxy.runtime.ports import adjacent_ports
 from kafka_quota_proxy.testing import ThrottlingProxy, kafka_check
 from kafka_quota_proxy.testing.kafka_check import why_not_kafka
 

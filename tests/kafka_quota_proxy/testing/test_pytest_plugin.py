@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
+from kafka_quota_proxy.proxy.runtime.ports import adjacent_ports
 
 pytest_plugins = ["pytester"]
 

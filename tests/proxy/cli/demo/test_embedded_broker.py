@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from kafka_quota_proxy.proxy.cli.demo.embedded_broker import preload, serve
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import MockCluster
-from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
-from kafka_quota_proxy.proxy.cli.demo.processes import running
 from kafka_quota_proxy.proxy.cli.demo.workload import CONSUMER_TOPIC, PRODUCER_TOPIC
+from kafka_quota_proxy.proxy.runtime.ports import adjacent_ports
+from kafka_quota_proxy.proxy.runtime.processes import running
 
 with warnings.catch_warnings():
     # kafka-python reads its JSON files with a deprecated function of importlib.resources.

@@ -7,7 +7,6 @@ from aiokafka.errors import KafkaConnectionError
 
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.demo.measure import MeasurementError
-from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
 from kafka_quota_proxy.proxy.cli.demo.runner import (
     MeasuredClient,
     fetch_text,
@@ -15,6 +14,7 @@ from kafka_quota_proxy.proxy.cli.demo.runner import (
     until_first_end,
 )
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
+from kafka_quota_proxy.proxy.runtime.ports import adjacent_ports
 
 METRICS = """\
 # TYPE kafka_quota_proxy_throttle_seconds_total counter

@@ -24,7 +24,7 @@ def guard(command: list[str]) -> int:
     """
     # The program has a process group of its own, so that its children end, too. It has no standard input, because the
     # guard watches that.
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0) as program:
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0) as program:  # noqa: S603 - of our own
 
         def stop_with_standard_input() -> None:
             while os.read(sys.stdin.fileno(), 4_096):

@@ -2,7 +2,7 @@
 
 import socket
 
-from kafka_quota_proxy.proxy.cli.demo.ports import adjacent_ports
+from kafka_quota_proxy.proxy.runtime.ports import adjacent_ports
 
 
 def test_ports_are_free_and_in_a_row() -> None:

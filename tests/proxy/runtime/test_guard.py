@@ -14,7 +14,7 @@ STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + PR
 
 @pytest.mark.parametrize("program", [PROGRAM, STUBBORN])
 def test_a_guarded_program_ends_with_standard_input(program: str) -> None:
-    guard = [sys.executable, "-m", "kafka_quota_proxy.proxy.cli.demo.guard", sys.executable, "-c", program]
+    guard = [sys.executable, "-m", "kafka_quota_proxy.proxy.runtime.guard", sys.executable, "-c", program]
     with subprocess.Popen(guard, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -30,6 +30,6 @@ def test_a_guarded_program_ends_with_standard_input(program: str) -> None:
 
 @pytest.mark.parametrize(("end", "status"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)])
 def test_a_guard_returns_the_exit_status_of_its_program(end: str, status: int) -> None:
-    guard = [sys.executable, "-m", "kafka_quota_proxy.proxy.cli.demo.guard", sys.executable, "-c", end]
+    guard = [sys.executable, "-m", "kafka_quota_proxy.proxy.runtime.guard", sys.executable, "-c", end]
     with subprocess.Popen(guard, stdin=subprocess.PIPE) as process:
         assert process.wait(timeout=10) == status

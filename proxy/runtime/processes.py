@@ -15,11 +15,13 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Final
 
-from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
-
 _START_TIMEOUT_S: Final = 20
 _STOP_TIMEOUT_S: Final = 6  # more than a guard gives its program
 _TAIL_LINES: Final = 8
+
+
+class ChildError(Exception):
+    """Raised if a child process has ended, or was not ready in time. The message has the end of its log."""
 
 
 class Child:
@@ -37,13 +39,13 @@ class Child:
         """Wait for a line of the program's standard output that matches ``ready``, and return the match.
 
         Raises:
-            DemoError: The program ended, or printed no such line in time.
+            ChildError: The program ended, or printed no such line in time.
         """
         while True:
             try:
                 line = self._lines.get(timeout=_START_TIMEOUT_S)
             except Empty:
-                raise DemoError(f"{self._name} was not ready within {_START_TIMEOUT_S} s{self._tail()}") from None
+                raise ChildError(f"{self._name} was not ready within {_START_TIMEOUT_S} s{self._tail()}") from None
             if not line:
                 self._process.wait()
                 self.check()
@@ -51,10 +53,10 @@ class Child:
                 return match
 
     def check(self) -> None:
-        """Raise ``DemoError`` if the program has ended."""
+        """Raise ``ChildError`` if the program has ended."""
         status = self._process.poll()
         if status is not None:
-            raise DemoError(f"{self._name} ended with exit status {status}{self._tail()}")
+            raise ChildError(f"{self._name} ended with exit status {status}{self._tail()}")
 
     def stop(self) -> None:
         """Make the guard stop the program, and wait for the guard to end. If that takes too long, kill the guard."""
@@ -85,8 +87,8 @@ def running(name: str, arguments: Sequence[str], *, log: Path) -> Iterator[Child
     """Run ``python ARGUMENTS…`` under a guard, and stop it at the end of the ``with`` block."""
     python = (sys.executable, "-P")  # imports nothing from the working directory
     with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            [*python, "-m", "kafka_quota_proxy.proxy.cli.demo.guard", *python, *arguments],
+        process = subprocess.Popen(  # noqa: S603 - of our own
+            [*python, "-m", "kafka_quota_proxy.proxy.runtime.guard", *python, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
