@@ -165,6 +165,12 @@ def scaled(size_bytes: float, *, like: str) -> tuple[float, str]:
     return size_bytes / _BYTES_PER_UNIT[unit], unit
 
 
+def short_size(size_bytes: float, *, like: str) -> str:
+    """Format a size in few characters, such as ``1.5 MiB``, with a unit of the kind of the one in ``like``."""
+    value, unit = scaled(size_bytes, like=like)
+    return f"{value:.{0 if value >= 100 or unit == 'B' else 1}f} {unit}"
+
+
 def written_rate(rate: float) -> str:
     """Format a byte rate in the unit in which it was written, else in the one that gives the shortest number.
 

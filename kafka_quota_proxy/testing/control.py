@@ -65,27 +65,6 @@ class SeenClient:
         return f"client_id={self.client_id!r} user={self.user!r}: {counts}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """An order for responses that have not come yet. As a text, it is a line.
-
-    Attributes:
-        id: What ``next`` has returned.
-        left: For how many more responses it is.
-        wanted: Which responses it is for, such as ``{"api": "Produce", "client_id": "app"}``.
-        throttle_time_ms: The throttle time that each of them gets, in milliseconds.
-    """
-
-    id: int
-    left: int
-    wanted: Mapping[str, str]
-    throttle_time_ms: int
-
-    def __str__(self) -> str:
-        wanted = " ".join(f"{key}={value!r}" for key, value in self.wanted.items())
-        return f"order {self.id}: {self.throttle_time_ms} ms for {self.left} more responses with {wanted}"
-
-
 class ObservedResponses(Sequence[ThrottledResponse]):
     """Throttled responses, the oldest first. As a text, it is a table."""
 
@@ -149,10 +128,6 @@ class Control:
         query = "" if client_id is None else f"?{urlencode({'client_id': client_id})}"
         return ObservedResponses([ThrottledResponse(**one) for one in self._ask("GET", f"observed{query}")])
 
-    def orders(self) -> tuple[Order, ...]:
-        """Return the orders that are left."""
-        return tuple(_order(**one) for one in self._ask("GET", "throttles"))
-
     def clients(self) -> tuple[SeenClient, ...]:
         """Return the clients that have got responses."""
         return tuple(SeenClient(**one) for one in self._ask("GET", "clients"))
@@ -174,7 +149,3 @@ class Control:
                 raise ControlError(error.read().decode(errors="replace").strip()) from None
         except OSError as error:
             raise ControlError(f"the proxy does not answer at {self._url}: {error}") from error
-
-
-def _order(*, id: int, left: int, throttle_time_ms: int, **wanted: str) -> Order:  # noqa: A002 - as JSON names it
-    return Order(id=id, left=left, throttle_time_ms=throttle_time_ms, wanted=wanted)

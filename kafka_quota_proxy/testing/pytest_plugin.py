@@ -60,10 +60,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def _sections(proxy: ThrottlingProxy) -> Iterator[tuple[str, str]]:
     try:
         yield "throttled responses", repr(proxy.observed())
-        if orders := proxy.orders():
-            yield "orders that are left", "\n".join(map(str, orders))
         yield "clients that were seen", "\n".join(map(str, proxy.clients())) or _NO_CLIENT
     except ControlError as error:  # the proxy may be what has failed
         yield "kafka_throttle", str(error)
-    if warnings := proxy.warnings():
-        yield "clients that no rule limits", "\n".join(warnings)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -16,7 +15,7 @@ from typing import Any, Final, Self
 from kafka_quota_proxy.proxy.runtime.build import install_line
 from kafka_quota_proxy.proxy.runtime.ports import adjacent_ports
 from kafka_quota_proxy.proxy.runtime.processes import Child, ChildError, running
-from kafka_quota_proxy.testing.control import Control, ObservedResponses, Order, SeenClient
+from kafka_quota_proxy.testing.control import Control, ObservedResponses, SeenClient
 from kafka_quota_proxy.testing.kafka_check import why_not_kafka
 
 Rule = Mapping[str, Any]
@@ -29,8 +28,6 @@ _PROXY_READY: Final = re.compile(r"listening on \S+ \(test\) ")
 _MOST_BROKERS: Final = 32
 # Another process may take a port between its choice and its use.
 _TRIES: Final = 3
-_WARNING: Final = " server.clients.unlimited_log "
-_LOGGED_AFTER_S: Final = 0.25
 
 
 class StartError(Exception):
@@ -58,8 +55,6 @@ class ThrottlingProxy:
         self._rules: dict[tuple[object, object], dict[str, Any]] = {}
         self._stack = ExitStack()
         self._control: Control | None = None
-        self._log: Path
-        self._log_begin = 0  # where in the log the lines since the last reset begin
 
     def __enter__(self) -> Self:
         for tries_left in reversed(range(_TRIES)):
@@ -130,29 +125,14 @@ class ThrottlingProxy:
         """Return the throttled responses to one client-id, or to all, since the last ``reset``."""
         return self._running.observed(client_id)
 
-    def orders(self) -> tuple[Order, ...]:
-        """Return the orders that are left: those whose responses have not all come yet."""
-        return self._running.orders()
-
     def clients(self) -> tuple[SeenClient, ...]:
         """Return the clients that have got responses since the last ``reset``, at most 100."""
         return self._running.clients()
-
-    def warnings(self) -> tuple[str, ...]:
-        """Return what the proxy has logged about clients that no rule limits, since the last ``reset``.
-
-        This takes a quarter of a second, because the proxy logs a client shortly after its first request.
-        """
-        _ = self._running
-        time.sleep(_LOGGED_AFTER_S)
-        lines = self._log.read_bytes()[self._log_begin :].decode(errors="replace").splitlines()
-        return tuple(line.partition(_WARNING)[2] for line in lines if _WARNING in line)
 
     def reset(self) -> None:
         """Remove all orders and limits, forget what was observed, and restore the rules of the start."""
         self._running.reset()
         self._use_first_rules()
-        self._log_begin = self._log.stat().st_size
 
     @property
     def _running(self) -> Control:
@@ -194,8 +174,7 @@ class ThrottlingProxy:
             words = ["-m", _BROKER, "--advertise", first, "--port", _port(addresses[0])]
             broker = running("the embedded broker", words, log=directory / "broker.log")
             started.append((self._stack.enter_context(broker), _BROKER_READY))
-        self._log = directory / "proxy.log"
-        proxy = running("the proxy", ["-m", _PROXY, "run", str(file)], log=self._log)
+        proxy = running("the proxy", ["-m", _PROXY, "run", str(file)], log=directory / "proxy.log")
         started.append((self._stack.enter_context(proxy), _PROXY_READY))
         try:
             for child, ready in started:  # they start at the same time
@@ -204,7 +183,6 @@ class ThrottlingProxy:
             raise StartError(str(error)) from None
         self.bootstrap_servers, self.admin = first, admin
         self._control = Control(self.admin)
-        self._log_begin = 0
         self._use_first_rules()
 
 

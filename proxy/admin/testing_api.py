@@ -1,7 +1,6 @@
 """Answers requests to ``/testing`` of the admin port, by which tests throttle clients. Runs in threads.
 
 POST   /testing/throttles      {"api": "Produce", "throttle_time_ms": 300, "count": 5, "client_id": "app"}
-GET    /testing/throttles      the orders that are left
 DELETE /testing/throttles      removes all orders; /testing/throttles/ID removes one
 PUT    /testing/quotas         [{"client-id": "app", "producer_byte_rate": 102400}], in the form of the file
 GET    /testing/observed       the throttled responses; ?client_id=app those of one client
@@ -21,7 +20,7 @@ from kafka_quota_proxy.config.errors import ConfigError, Severity
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, bad_request, read_json
-from kafka_quota_proxy.proxy.admin.testing_orders import read_order, written_client, written_order, written_response
+from kafka_quota_proxy.proxy.admin.testing_orders import read_order, written_client, written_response
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles, TooManyOrdersError
 
@@ -49,8 +48,6 @@ class OnDemandApi:
         match method, path:
             case "POST", "/testing/throttles":
                 return self._add(environ)
-            case "GET", "/testing/throttles":
-                return _json(self._on_loop(lambda: [written_order(one) for one in testing.orders.values()]))
             case "DELETE", "/testing/throttles":
                 self._on_loop(testing.orders.clear)
             case "PUT", "/testing/quotas":

@@ -1,4 +1,4 @@
-"""Reads orders of tests from JSON, and writes orders and observed responses as JSON."""
+"""Reads orders of tests from JSON, and writes observed responses and clients as JSON."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -8,7 +8,7 @@ from kafka_quota_proxy.protocol.api import API_NAMES
 from kafka_quota_proxy.proxy.admin.requests import bad_request
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.session.testing.observed import ThrottledResponse
-from kafka_quota_proxy.proxy.session.testing.orders import MAX_COUNT, MAX_TIME_MS, Order, Wanted
+from kafka_quota_proxy.proxy.session.testing.orders import MAX_COUNT, MAX_TIME_MS, Wanted
 
 _ANY: Final = "*"
 _KEYS_BY_NAME: Final = {name.lower(): key for key, name in API_NAMES.items()}
@@ -31,14 +31,6 @@ def read_order(given: object) -> tuple[Wanted, int, int]:
     wanted = Wanted(api_key, user=_text(given, "user"), client_id=_text(given, "client_id"), topic=topic)
     throttle_time_ms = _number(given, "throttle_time_ms", 0, MAX_TIME_MS)
     return wanted, throttle_time_ms, _number({"count": 1, **given}, "count", 1, MAX_COUNT)
-
-
-def written_order(order: Order) -> dict[str, object]:
-    """Return an order as JSON writes it, with the number of responses that are left."""
-    wanted = order.wanted
-    api = _ANY if wanted.api_key is None else API_NAMES[wanted.api_key]
-    named = {key: getattr(wanted, key) for key in _TEXTS if getattr(wanted, key) is not None}
-    return {"id": order.id, "api": api, "throttle_time_ms": order.throttle_time_ms, "left": order.left, **named}
 
 
 def written_response(response: ThrottledResponse, node_ids: Mapping[BrokerQuotas, int | None]) -> dict[str, object]:

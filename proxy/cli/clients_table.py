@@ -13,7 +13,7 @@ from shutil import get_terminal_size
 from typing import Any, Final, NamedTuple
 
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
-from kafka_quota_proxy.config.units import scaled
+from kafka_quota_proxy.config.units import short_size
 
 Row = Mapping[str, Any]
 Page = Mapping[str, Any]
@@ -122,8 +122,7 @@ def rate(row: Row, key: str) -> str:
         return f"{value:.1f} %"
     if kind not in (QuotaKind.PRODUCE, QuotaKind.FETCH):
         return f"{value:.1f}"
-    amount, unit = scaled(value, like=row["limit_written"] or "iB")
-    return f"{amount:.{0 if amount >= 100 or unit == 'B' else 1}f} {unit}"
+    return short_size(value, like=row["limit_written"] or "iB")
 
 
 def duration(milliseconds: float) -> str:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable
 
-from kafka_quota_proxy.config.units import scaled
+from kafka_quota_proxy.config.units import short_size
 
 
 class Display:
@@ -28,8 +28,7 @@ class Display:
 
 def format_rate(bytes_per_second: float) -> str:
     """Return a rate as text in a binary unit: ``1.5 MiB/s``."""
-    value, unit = scaled(bytes_per_second, like="iB")
-    return f"{value:.{0 if unit == 'B' else 1}f} {unit}/s"
+    return f"{short_size(bytes_per_second, like='iB')}/s"
 
 
 def format_seconds(milliseconds: float) -> str:

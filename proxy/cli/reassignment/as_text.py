@@ -9,27 +9,20 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from kafka_quota_proxy.config.units import short_size
 from kafka_quota_proxy.proxy.cli.reassignment.progress import Load, Move, Report, Row
 
-_UNITS: Final = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _LONGEST_MS: Final = 366 * 86_400_000
 
 
 def size_text(size_bytes: float) -> str:
     """Return a size as text with a decimal unit, such as ``1.5 MB``."""
-    for unit, factor in _UNITS:
-        if size_bytes >= factor * 0.9995:  # 999.96 kB are 1.00 MB
-            return f"{size_bytes / factor:.{_digits(size_bytes / factor)}f} {unit}"
-    return f"{size_bytes:.0f} B"
+    return short_size(size_bytes, like="B")
 
 
 def rate_text(rate: float) -> str:
     """Return a rate as text with a decimal unit, such as ``1.5 MB/s``."""
     return f"{size_text(rate)}/s"
-
-
-def _digits(number: float) -> int:
-    return 1 if number < 99.95 else 0
 
 
 def duration_text(duration_ms: float) -> str:

@@ -33,8 +33,6 @@ async def test_works_in_async_tests(kafka_throttle, kafka_throttle_session):
 
 def test_that_fails(kafka_throttle):
     kafka_throttle.next(1, api="Produce", throttle_time_ms=123)
-    kafka_throttle.next(2, api="Fetch", throttle_time_ms=5, client_id="my-app")
-    kafka_throttle.limit(client_id="my-app", producer_byte_rate=1)
     produce(kafka_throttle.bootstrap_servers)
     assert kafka_throttle.observed("app").throttle_time_ms == 0
 """
@@ -54,12 +52,8 @@ def test_fixture_throttles_and_reports(pytester: pytest.Pytester, workers: tuple
             "*throttled responses*",
             "after_ms  api*client_id  broker*",
             "0         Produce*app        1       123*testing*",
-            "*orders that are left*",
-            "order *: 5 ms for 2 more responses with api='Fetch' client_id='my-app'",
             "*clients that were seen*",
             "client_id='app' user='ANONYMOUS': 1 Produce, * Metadata, * ApiVersions*",
-            "*clients that no rule limits*",
-            "not limited: user='ANONYMOUS' client-id='app' (no rule applies to it)",
         ]
     )
 

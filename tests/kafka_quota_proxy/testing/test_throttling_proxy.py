@@ -77,16 +77,3 @@ def test_faults_are_named(proxy: ThrottlingProxy) -> None:
         ThrottlingProxy().observed()
     with pytest.raises(StartError, match=r"the proxy ended(.|\n)*quotas\[0\]"), ThrottlingProxy(quotas=[{"user": 1}]):
         pass
-
-
-def test_client_that_no_rule_limits_is_a_warning(proxy: ThrottlingProxy) -> None:
-    produce(proxy, 1, client_id="slow")
-    assert proxy.warnings() == ()
-
-    for _ in range(2):
-        produce(proxy, 1, client_id="slwo")
-        assert proxy.warnings() == (
-            "not limited: user='ANONYMOUS' client-id='slwo' (no rule applies to it; did you mean client-id='slow'?)",
-        )
-        proxy.reset()
-        assert proxy.warnings() == ()

@@ -47,16 +47,12 @@ async def test_without_the_key_the_paths_do_not_exist(tmp_path: Path) -> None:
 
 
 @on_uvloop
-async def test_orders_are_added_listed_and_removed(tmp_path: Path) -> None:
+async def test_orders_are_added_and_removed(tmp_path: Path) -> None:
     async with control(tmp_path) as one:
         assert (await one.ask("POST", "throttles", ORDER)).json == {"id": 1}
         assert (await one.ask("POST", "throttles", {"throttle_time_ms": 0})).json == {"id": 2}
-        assert (await one.ask("GET", "throttles")).json == [
-            {"id": 1, "api": "Produce", "throttle_time_ms": 300, "left": 5, "client_id": "app"},
-            {"id": 2, "api": "*", "throttle_time_ms": 0, "left": 1},
-        ]
         assert one.testing.take(PRODUCE, 7, user="u", client_id="app", frame=b"") == 300
-        assert (await one.ask("GET", "throttles")).json[0]["left"] == 4
+        assert one.testing.orders[1].left == 4
         assert (await one.ask("DELETE", "throttles/1")).status == 200
         assert list(one.testing.orders) == [2]
         for gone in ("1", "x", "-1", "9" * 30, ""):
