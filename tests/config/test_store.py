@@ -100,10 +100,6 @@ def test_a_token_file_is_enough_to_change_the_store() -> None:
             "conf/f.yaml:2: store.kafka.bootstrap_servers: is missing; write brokers of the topic's cluster",
         ),
         (
-            "store: {kafka: {bootstrap_servers: 'k:9', topic: '..'}}\nprincipals: {admins: [a]}\n",
-            "conf/f.yaml:2: store.kafka.topic: '..' is not the name of a topic",
-        ),
-        (
             "store:\n  kafka: {bootstrap_servers: 'k:9', sasl_mechanism: PLAIN}\nprincipals: {admins: [a]}\n",
             "conf/f.yaml:3: store.kafka.",
         ),
@@ -123,10 +119,6 @@ def test_a_token_file_is_enough_to_change_the_store() -> None:
         (
             "principals: {forward_quota_requests: true}\n",
             "conf/f.yaml:2: principals.forward_quota_requests: no longer exists",
-        ),
-        (
-            f"{FROM_TOPIC}store: {{directory: d}}\n",
-            "conf/f.yaml:3: store: cannot be given with quotas_from",
         ),
         (
             f"{FROM_TOPIC}principals:\n  admins: [a]\n",

@@ -1,13 +1,10 @@
 """Tests the section ``usage_log``, for files and for a topic, and its faults."""
 
-from textwrap import dedent
-
 import pytest
 
 from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.load import Loaded, load_bytes
 from kafka_quota_proxy.config.model import Address, AdminClient, UsageFiles, UsageLog, UsageTopic
-from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from tests.support.cases import each_case
 
 LISTENERS = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}]\n"
@@ -39,47 +36,12 @@ def test_every_key_of_files_reaches_the_model() -> None:
     )
 
 
-def test_every_key_of_a_topic_reaches_the_model() -> None:
-    text = """\
-        kafka:
-          bootstrap_servers: k1:9092,k2:9092
-          topic: use.d
-          security_protocol: SASL_SSL
-          sasl_mechanism: SCRAM-SHA-512
-          sasl_username: quota-proxy
-          sasl_password_file: password
-          ssl_cafile: ca.pem
-          ssl_certfile: own.pem
-          ssl_keyfile: own.key
-          ssl_check_hostname: false
-    """
-    indented = "\n" + "\n".join(f"  {line}" for line in dedent(text).splitlines())
-
-    assert loaded(indented).config.usage_log == UsageLog(
-        to=UsageTopic(
-            topic="use.d",
-            client=AdminClient(
-                bootstrap_servers=(Address(host="k1", port=9092), Address(host="k2", port=9092)),
-                security_protocol=SecurityProtocol.SASL_SSL,
-                sasl_mechanism=SaslMechanism.SCRAM_SHA_512,
-                sasl_username="quota-proxy",
-                sasl_password_file="d/password",  # noqa: S106
-                ssl_cafile="d/ca.pem",
-                ssl_certfile="d/own.pem",
-                ssl_keyfile="d/own.key",
-                ssl_check_hostname=False,
-            ),
-        ),
-    )
-
-
-def test_the_topic_has_a_default_name() -> None:
-    found = loaded("{kafka: {bootstrap_servers: 'k:1'}}").config.usage_log
+@each_case("more, topic", [("", "kafka-quota-usage"), (", topic: use.d", "use.d")])
+def test_a_topic_has_the_keys_of_a_client_and_a_name(more: str, topic: str) -> None:
+    found = loaded(f"{{kafka: {{bootstrap_servers: 'k:1'{more}}}}}").config.usage_log
 
     assert found is not None
-    assert found.to == UsageTopic(
-        topic="kafka-quota-usage", client=AdminClient(bootstrap_servers=(Address(host="k", port=1),))
-    )
+    assert found.to == UsageTopic(topic=topic, client=AdminClient(bootstrap_servers=(Address(host="k", port=1),)))
 
 
 @each_case(
