@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import BYTE_RATES, QuotaKind
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS
-from kafka_quota_proxy.proxy.quota.entity import RuleTable, bounded
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable, bounded
 
 _KINDS: Final = (QuotaKind.PRODUCE, QuotaKind.FETCH)
 _RATE_KEYS: Final = {kind.label: kind.key for kind in _KINDS}
@@ -121,12 +121,12 @@ def _named(share: ProxyLimit, table: RuleTable, proxies: int) -> list[QuotaRule]
         ways = {"enforcement": found.rule.enforcement, "shaping": found.rule.shaping}
     own = {key: float(share.rate)}
     named = [QuotaRule(user=share.user or None, client_id=share.client_id or None, limits=own, **ways)]
-    if found.level is None or found.level.number != _DEFAULT_USER or table.rule((share.user, DEFAULT)) is not None:
+    if found.level is None or found.level.number != _DEFAULT_USER or (share.user, DEFAULT) in table.by_entity:
         return named
     for rule in table.rules():
         if rule.user is DEFAULT and rule.client_id is not None:
             client_id = bounded(rule.client_id) if isinstance(rule.client_id, str) else rule.client_id
-            if table.rule((share.user, client_id)) is None:
+            if (share.user, client_id) not in table.by_entity:
                 even = {key: _even(rule.limits[key], proxies)}
                 named.append(replace(rule, user=share.user, limits=even, source=""))
     return named

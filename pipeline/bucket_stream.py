@@ -20,7 +20,7 @@ from kafka_quota_proxy.pipeline.arrivals import NeighbourRates
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.record import CANDIDATE_BUCKET
 from kafka_quota_proxy.pipeline.replay import Replay
-from kafka_quota_proxy.proxy.quota.entity import RuleTable
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable
 
 START_BITS: Final = 42
 # The columns of numbers after the key of a row, which also order the rows with the same key. ``client`` distinguishes

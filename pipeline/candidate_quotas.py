@@ -11,7 +11,7 @@ from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import BYTE_RATES, QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import RuleTable
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable
 
 _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 

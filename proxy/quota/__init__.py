@@ -4,10 +4,9 @@ A bucket measures and limits the usage of one user, one client-id, or one user w
 
 Rules:
 
-* ``entity`` finds the bucket and the limit of a user and client-id, by Kafka's eight levels of precedence
-* ``rule_tables`` contains the rules of all kinds of quota, which all brokers share
+* ``entity`` has the types for users and client-ids, and Kafka's eight levels of precedence
+* ``rule_tables`` contains the rules, which all brokers share, and finds the bucket and the limit of each client
 * ``rule_throttle_times`` adds up for how long each rule throttles
-* ``rule_changes`` contains the types for changes of single rules
 * ``rule_terms`` computes the limits that a rule has at one instant, from its expiry, schedule and ramp
 * ``rule_schedule`` finds out when the limits of each rule will change next
 * ``rule_phrases`` describes the expiry, schedule and ramp of a rule in words

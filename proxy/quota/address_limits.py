@@ -1,12 +1,14 @@
 """Holds the limits on how many connections per second each IP address may create."""
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from kafka_quota_proxy.config.addresses import canonical
-from kafka_quota_proxy.config.model import DEFAULT, IpRule
-from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges
+from kafka_quota_proxy.config.model import DEFAULT, Default, IpRule
 
+Ip: TypeAlias = str | Default
+# Changed rules by address, of any spelling. None stands for a removed rule.
+IpChanges: TypeAlias = Mapping[Ip, IpRule | None]
 # Kafka writes "no limit" as Integer.MAX_VALUE.
 UNLIMITED_RATE: Final = float(2**31 - 1)
 

@@ -15,15 +15,16 @@ from kafka_quota_proxy.proxy.quota.answer_time import AnswerTime
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
-from kafka_quota_proxy.proxy.quota.entity import Tags, bounded
+from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line
 from kafka_quota_proxy.proxy.quota.open_connections import OpenConnections
-from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables, bounded
 
 # The windows of rates that decide nothing and are only metrics (metrics.num.samples, metrics.sample.window.ms).
 _METRIC_SAMPLES: Final = 2
 _METRIC_WINDOW_S: Final = 30
 _BYTES: Final = (QuotaKind.PRODUCE, QuotaKind.FETCH)
+_REQUESTS: Final = (QuotaKind.REQUEST, QuotaKind.REQUEST_RATE)
 # Bounds the clients that are kept until the log takes them. A flood of client names must not fill the memory.
 MAX_NEWLY_UNLIMITED: Final = 10_000
 
@@ -152,9 +153,11 @@ class BrokerQuotas:
             self._managers[kind].rules_changed(named)
         if changed.has_connections:
             self.connections.rules_changed(self._principals.charged_user)
-        self.arrivals.rules_changed(changed.addresses)
+        if changed.addresses:
+            self.arrivals.rules_changed(changed.addresses)
         if changed.tables:
             self.renew()
+        if not changed.tables.keys().isdisjoint(_REQUESTS):
             self.limits_requests = self._limits_requests()
 
     def renew(self) -> None:
@@ -246,7 +249,7 @@ class BrokerQuotas:
             self.renew()
 
     def _limits_requests(self) -> bool:
-        return self.limits(QuotaKind.REQUEST) or self.limits(QuotaKind.REQUEST_RATE)
+        return any(self.limits(kind) for kind in _REQUESTS)
 
     def _max_throttle_time_ms(self, config: ProxyConfig, kind: QuotaKind) -> int | None:
         """Return the longest throttle time that a response may contain, or None if there is no bound.

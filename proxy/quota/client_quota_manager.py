@@ -10,11 +10,12 @@ from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32
 from kafka_quota_proxy.proxy.quota.bucket_table import BucketTable
-from kafka_quota_proxy.proxy.quota.entity import Level, RuleTable, Tags
+from kafka_quota_proxy.proxy.quota.entity import Level, Tags
 from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, EntityUsage
 from kafka_quota_proxy.proxy.quota.kafka_rates import KafkaRates
 from kafka_quota_proxy.proxy.quota.rate import Rate
 from kafka_quota_proxy.proxy.quota.reservations import Reservations
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable
 from kafka_quota_proxy.proxy.quota.shared_buckets import SharedBuckets
 
 # Bounds the buckets that left the table and that the usage log has not read. If clients invent names faster than the

@@ -4,8 +4,8 @@ from typing import Final
 
 from kafka_quota_proxy.config.model import QuotaRule
 from kafka_quota_proxy.config.spelling import nearest
-from kafka_quota_proxy.proxy.quota.entity import RuleTable, Tags
-from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
+from kafka_quota_proxy.proxy.quota.entity import Tags
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable, RuleTables
 
 # With more rules, a comparison with all of them would take a millisecond for each client.
 _MOST_COMPARED: Final = 200

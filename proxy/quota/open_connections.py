@@ -7,7 +7,8 @@ Kafka has no such quota. Rules are looked up as for Kafka's other quotas, by eig
 from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple, TypeVar
 
-from kafka_quota_proxy.proxy.quota.entity import Resolution, RuleTable, Tags, bounded
+from kafka_quota_proxy.proxy.quota.entity import Resolution, Tags
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable, bounded
 
 _K = TypeVar("_K", bound=Hashable)
 # A function that takes a principal, and returns the user that it counts as and whether it is exempt.

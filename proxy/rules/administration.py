@@ -23,7 +23,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.rules.alter import decide, refuse_alter
 from kafka_quota_proxy.proxy.rules.api import (
     QuotaRequest,

@@ -11,11 +11,11 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, terms_of
+from kafka_quota_proxy.proxy.quota.address_limits import Ip
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
-from kafka_quota_proxy.proxy.quota.entity import bounded
-from kafka_quota_proxy.proxy.quota.rule_changes import Ip, QuotaChanges
 from kafka_quota_proxy.proxy.quota.rule_phrases import upcoming_changes, why_inactive
 from kafka_quota_proxy.proxy.quota.rule_schedule import RuleSchedule
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges, bounded
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 

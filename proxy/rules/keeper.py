@@ -12,7 +12,9 @@ from time import time_ns
 from typing import Final, TypeAlias
 
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
-from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges, merge_changes
+from kafka_quota_proxy.proxy.quota.address_limits import Ip
+from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 from kafka_quota_proxy.proxy.rules.effective import NOWHERE, EffectiveRules
 from kafka_quota_proxy.proxy.rules.model import Change, Entity
@@ -33,8 +35,8 @@ _MOST_NAMED: Final = 10
 # The highest number of entities with a rule in the file and one in the source that the log names.
 _MOST_DOUBLES: Final = 100
 
-# Is called on the event loop with the changed rules of users and client-ids, and the changed rules of addresses.
-OnChanges: TypeAlias = Callable[[RuleChanges, IpChanges], None]
+# Is called on the event loop with the rules in force that have changed.
+OnChanges: TypeAlias = Callable[[QuotaChanges], None]
 
 
 def wall_ms() -> int:
@@ -85,7 +87,7 @@ class RuleKeeper:
         This may be called in a thread, while the caller holds ``using_rules``. Call ``wake`` on the event loop
         afterwards.
         """
-        changes = merge_changes(*self._unreported, self.rules.follow_file(config, now_ms=self._wall_ms()))
+        changes = _merged((*self._unreported, self.rules.follow_file(config, now_ms=self._wall_ms())))
         self._unreported = []
         self._warned &= self.rules.sources.keys()
         self._warn_of_doubles(entity for entity in self.rules.sources if entity in self.rules.stored)
@@ -138,8 +140,7 @@ class RuleKeeper:
     def _report(self) -> None:
         """Report the changes that are not yet reported. If this fails, the next call reports them again."""
         if self._has_begun and self._unreported:
-            first, *others = self._unreported
-            self._on_changes(*(merge_changes(first, *others) if others else first))
+            self._on_changes(self._unreported[0] if len(self._unreported) == 1 else _merged(self._unreported))
             self._unreported = []
 
     def _wait_s(self) -> float | None:
@@ -172,6 +173,16 @@ class RuleKeeper:
             if entity in self.rules.sources and entity not in self._warned and len(self._warned) < _MOST_DOUBLES:
                 self._warned.add(entity)
                 log.warning("%s", self.rules.double(entity))
+
+
+def _merged(all_changes: Iterable[QuotaChanges]) -> QuotaChanges:
+    """Return all these changes as one. If a rule changes more than once, its last change counts."""
+    rules: dict[RuleEntity, QuotaRule | None] = {}
+    ips: dict[Ip, IpRule | None] = {}
+    for changes in all_changes:
+        rules.update(changes.rules)
+        ips.update(changes.ips)
+    return QuotaChanges(rules, ips)
 
 
 def _log_changes(changes: QuotaChanges, count: int) -> int:

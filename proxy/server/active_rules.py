@@ -7,8 +7,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Listener, ProxyConfig
-from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges
-from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges, RuleTableChanges, RuleTables
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.api import Administration
 from kafka_quota_proxy.proxy.session.client_account import Policy
@@ -39,7 +38,7 @@ def free(last: list[PreparedFile]) -> None:
     file = last.pop()
     entities: list[object] = []
     for kind, table in file.tables.tables.items():
-        entities += table.entities()
+        entities += table.by_entity
         entities += file.changed.tables.get(kind, ())
     del file, table
     while entities:
@@ -49,19 +48,18 @@ def free(last: list[PreparedFile]) -> None:
 class ActiveRules:
     """Holds the configuration and the quota rules in force, and the manager that changes them.
 
-    ``wall_ms`` returns the Unix time in ms, which decides when rules begin and expire. ``on_changed`` is called with
-    the changes whenever rules change without a reload of the file.
+    ``wall_ms`` returns the Unix time in ms, which decides when rules begin and expire.
 
     Attributes:
+        on_changed: Is called with the changes whenever rules change without a reload of the file.
         config: The configuration file as of the last reload, without the rules of other sources.
         tables: All rules in force.
     """
 
-    def __init__(
-        self, config: ProxyConfig, *, wall_ms: Callable[[], int], on_changed: Callable[[RuleTableChanges], None]
-    ) -> None:
+    on_changed: Callable[[RuleTableChanges], None]
+
+    def __init__(self, config: ProxyConfig, *, wall_ms: Callable[[], int]) -> None:
         self.config = self._started_with = config
-        self._on_changed = on_changed
         self.quota_manager = QuotaManager(config, on_changes=self._change, wall_ms=wall_ms)
         rules = self.quota_manager.rules
         self.tables = RuleTables(replace(config, quotas=rules.quotas, ip_quotas=rules.ip_quotas))
@@ -114,19 +112,19 @@ class ActiveRules:
             return None
         return Administration(principals.admins, self.quota_manager, listener)
 
-    def _change(self, changes: RuleChanges, ips: IpChanges) -> None:
+    def _change(self, changes: QuotaChanges) -> None:
         """Enforce rules that have changed, begun or expired."""
-        self._on_changed(self.tables.change(self.config, QuotaChanges(changes, ips)))
+        self.on_changed(self.tables.change(changes))
 
 
 def _change(tables: RuleTables, config: ProxyConfig, changes: QuotaChanges) -> RuleTableChanges:
     """Change rules as ``tables.change`` does, some at a time: compiled code lets no other thread run in between."""
     rules = iter(changes.rules.items())
-    first = tables.change(config, QuotaChanges(dict(islice(rules, _AT_ONCE)), changes.ips))
+    first = tables.change(QuotaChanges(dict(islice(rules, _AT_ONCE)), changes.ips), config)
     named = {kind: dict(tags) for kind, tags in first.tables.items()}
     has_connections = first.has_connections
     while some := dict(islice(rules, _AT_ONCE)):
-        more = tables.change(config, QuotaChanges(some, {}))
+        more = tables.change(QuotaChanges(some, {}))
         for kind, tags in more.tables.items():
             named.setdefault(kind, {}).update(tags)
         has_connections |= more.has_connections

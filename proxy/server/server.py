@@ -78,7 +78,7 @@ class Server:
     ) -> None:
         self.started_with: Final = config
         self._announce = announce
-        self.rules = ActiveRules(config, wall_ms=wall_ms, on_changed=lambda changed: self.brokers.follow(changed))
+        self.rules = ActiveRules(config, wall_ms=wall_ms)
         self.quota_manager = self.rules.quota_manager
         self.replication = ReplicationLimits(config, self._keep_up)
         self.brokers = KnownBrokers(self.rules, self.replication.throttle)

@@ -19,8 +19,8 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Turn
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.entity import bounded
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, Service, ServiceTime
+from kafka_quota_proxy.proxy.quota.rule_tables import bounded
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest

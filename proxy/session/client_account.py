@@ -11,10 +11,11 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import HAS_LINE, Bucket
-from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH, Resolution, bounded
+from kafka_quota_proxy.proxy.quota.entity import Resolution
 from kafka_quota_proxy.proxy.quota.line import Place
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.quota.request_time import ServiceClock
+from kafka_quota_proxy.proxy.quota.rule_tables import MAX_NAME_LENGTH, bounded
 from kafka_quota_proxy.proxy.replication.throttle import Leader
 from kafka_quota_proxy.proxy.rules.api import Administration
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses

@@ -55,9 +55,8 @@ class Both:
         self.kafka.limit(user, client_id, limit, now_ms=self.now_ms)
         limits = None if limit is None else {self.kind.key: limit}
         rule = QuotaRule(user=user, client_id=client_id, limits=limits)
-        named = self.ours.table.change({(user, client_id): rule})
-        if named is not None:
-            self.ours.rules_changed(named)
+        tags = self.ours.table.put((user, client_id), rule)
+        self.ours.rules_changed({} if tags is None else {tags: limit is not None})
 
     def charge(self, user: str, client_id: str, amount: int) -> int:
         """Return the throttle time in ms, by both. The amount of ``request`` is in ns."""

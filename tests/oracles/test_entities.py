@@ -8,7 +8,8 @@ from itertools import chain, combinations, product
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
-from kafka_quota_proxy.proxy.quota.entity import LEVELS, Entity, RuleTable, Tags
+from kafka_quota_proxy.proxy.quota.entity import LEVELS, Entity, Tags
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable
 from tests.oracles.kafka import Kafka
 from tests.simulation.checks import entities as simulated
 from tests.simulation.checks.settings import Settings

@@ -35,9 +35,8 @@ class Both:
     def limit(self, user: EntityName, client_id: EntityName, limit: float | None) -> None:
         self.kafka.limit(user, client_id, limit, now_ms=self.now_ms)
         rule = QuotaRule(user=user, client_id=client_id, controller_mutation_rate=limit)
-        named = self.ours.table.change({(user, client_id): rule})
-        if named is not None:
-            self.ours.rules_changed(named)
+        tags = self.ours.table.put((user, client_id), rule)
+        self.ours.rules_changed({} if tags is None else {tags: limit is not None})
 
     def create(self, *partitions: int, user: str = "alice", client_id: str = "etl", is_strict: bool = True) -> int:
         """Create topics with these numbers of partitions. Return the throttle time in ms, by both."""

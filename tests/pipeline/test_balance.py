@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline.balance import ProxyLimit, limit_by_use, rules_of, shares, use_by_proxy
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.whatif import entities, resolved
-from kafka_quota_proxy.proxy.quota.entity import RuleTable
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable
 from tests.pipeline.support import frame, record, rows
 
 

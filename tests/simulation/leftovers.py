@@ -26,7 +26,7 @@ def of_server(server: Server) -> Iterator[str]:
         open_count = listener.open_count
         if open_count.total or open_count._by_host or listener.connections or listener.broker_count:
             yield f"listener {listener.name}: {open_count.total} connections"
-    for broker in server.brokers.registry:
+    for broker in server.brokers.registry.brokers:
         yield from slots_in_use(broker.queue)
         yield from of_quotas(broker.quotas)
 

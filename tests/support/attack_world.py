@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import KafkaSettings, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.client_account import ConnectionContext, Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
@@ -156,7 +156,7 @@ class World:
         before = {(rule.user, rule.client_id): None for rule in self.config.quotas}
         self.config = replace(self.config, quotas=rules)
         changes = QuotaChanges(before | {(rule.user, rule.client_id): rule for rule in rules}, {})
-        changed = self.context.quotas.rules.change(self.config, changes)
+        changed = self.context.quotas.rules.change(changes)
         self.context.quotas.update(self.config, changed=changed)
 
     def call_at(self, at_ms: int, call: Callable[[], object]) -> None:

@@ -3,8 +3,7 @@
 from kafka_quota_proxy.config.model import ProxyConfig, Shaping
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
-from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges, RuleChanges
-from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges, RuleChanges, RuleTables
 
 
 def update(
@@ -15,12 +14,12 @@ def update(
         quotas.rules.swap(RuleTables(config))
         quotas.update(config, shaping=shaping)
     else:
-        quotas.update(config, shaping=shaping, changed=quotas.rules.change(config, changes))
+        quotas.update(config, shaping=shaping, changed=quotas.rules.change(changes, config))
 
 
 def change(quotas: BrokerQuotas, config: ProxyConfig, rules: RuleChanges) -> None:
     """Put the changes of single rules in force. ``config`` already has these rules."""
-    quotas.rules_changed(quotas.rules.change(config, QuotaChanges(rules, {})))
+    quotas.rules_changed(quotas.rules.change(QuotaChanges(rules, {})))
 
 
 def update_addresses(quotas: ConnectionQuotas, config: ProxyConfig) -> None:

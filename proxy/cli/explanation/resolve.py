@@ -9,10 +9,10 @@ from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, CONNECTION_CREATI
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.entity import Level, RuleTable, Tags
+from kafka_quota_proxy.proxy.quota.entity import Level, Tags
 from kafka_quota_proxy.proxy.quota.nearest_rule import guess_words, nearest_rule
 from kafka_quota_proxy.proxy.quota.rule_phrases import limit_words, rule_entity, upcoming_changes, why_inactive
-from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable, RuleTables
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force
 from kafka_quota_proxy.proxy.rules.model import Entity as StoreEntity
 

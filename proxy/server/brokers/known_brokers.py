@@ -34,6 +34,7 @@ class KnownBrokers:
 
     def __init__(self, rules: ActiveRules, throttle: Throttle) -> None:
         self._rules = rules
+        rules.on_changed = self._follow
         self._throttle = throttle
         self._node_ids = node_ids(rules.config)
         self.single: dict[Address, Upstream] = {}
@@ -136,18 +137,20 @@ class KnownBrokers:
                 self.clusters[frozenset(settings.cluster.bootstrap_servers)].set_shaping(settings.shaping)
         for cluster in self.clusters.values():
             cluster.bootstrap_quotas.update(config, shaping=cluster.shaping, changed=changed)
-        for broker in self.registry:
+        for broker in self.registry.brokers:
             broker.quotas.update(config, shaping=self.registry.first(broker).shaping, changed=changed)
 
-    def follow(self, changed: RuleTableChanges) -> None:
+    def _follow(self, changed: RuleTableChanges) -> None:
         """Enforce changed rules at all brokers, from the next request on."""
-        for quotas in self.quotas:
-            quotas.rules_changed(changed)
+        for broker in self.registry.brokers:
+            broker.quotas.rules_changed(changed)
+        for cluster in self.clusters.values():
+            cluster.bootstrap_quotas.rules_changed(changed)
 
     def close(self) -> None:
         """Cancel the timers of the queues, and the queries which find out which brokers the proxy is connected to."""
         self._finder.close()
-        for broker in self.registry:
+        for broker in self.registry.brokers:
             if broker.queue is not None:
                 broker.queue.close()
 
@@ -166,8 +169,8 @@ class KnownBrokers:
     @property
     def quotas(self) -> list[BrokerQuotas]:
         """The quotas of all brokers, each broker once, and the quotas of the bootstrap ports."""
-        of_clusters = (cluster.bootstrap_quotas for cluster in self.clusters.values())
-        return [*(broker.quotas for broker in self.registry), *of_clusters]
+        clusters = self.clusters.values()
+        return [broker.quotas for broker in self.registry.brokers] + [cluster.bootstrap_quotas for cluster in clusters]
 
     @property
     def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:

@@ -5,7 +5,7 @@ moves from one set to another. What is learned later is logged.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from kafka_quota_proxy.proxy.server.brokers.broker import Broker, Upstream
@@ -24,18 +24,18 @@ class BrokerRegistry:
 
     ``on_joined`` is called with each upstream that ``settle`` assigns to the ``Broker`` of another one, and
     ``on_added`` with each upstream after it was added.
+
+    Attributes:
+        brokers: The brokers, each once.
     """
 
     def __init__(self, on_joined: Callable[[Upstream], None], on_added: Callable[[Upstream], None]) -> None:
         self._on_joined = on_joined
         self._on_added = on_added
+        self.brokers: list[Broker] = []
         self._upstreams: list[Upstream] = []
         self._logged: set[str] = set()
         self._doubtful: set[str] = set()  # the ids of clusters for which the log has a warning
-
-    def __iter__(self) -> Iterator[Broker]:
-        """Iterate over the brokers, each once."""
-        return iter(dict.fromkeys(upstream.broker for upstream in self._upstreams))
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
@@ -49,6 +49,7 @@ class BrokerRegistry:
     def add(self, upstream: Upstream) -> Upstream:
         """Add an address at which a broker is reached, and return ``upstream``. Serve no client there yet."""
         self._upstreams.append(upstream)
+        self.brokers.append(upstream.broker)
         self._on_added(upstream)
         return upstream
 
@@ -63,6 +64,7 @@ class BrokerRegistry:
         upstream.is_settled = True
         if other is not None:
             unused, upstream.broker = upstream.broker, other.broker
+            self.brokers.remove(unused)
             upstream.broker.join(unused)
             self._log_shared(upstream, other, identity)
             self._on_joined(upstream)
@@ -90,7 +92,7 @@ class BrokerRegistry:
         broker = upstream.broker
         if broker.identity is None:
             broker.identity = identity
-            other = next((one for one in self if one is not broker and one.identity == identity), None)
+            other = next((one for one in self.brokers if one is not broker and one.identity == identity), None)
             if other is not None:
                 self._log(
                     logging.WARNING,

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
-from kafka_quota_proxy.proxy.quota.entity import LEVELS, MAX_NAME_LENGTH, Entity, RuleTable, Tags, bounded
+from kafka_quota_proxy.proxy.quota.entity import LEVELS, Entity, Tags
+from kafka_quota_proxy.proxy.quota.rule_tables import MAX_NAME_LENGTH, RuleTable, bounded
 from kafka_quota_proxy.proxy.quota.sanitize import sanitize
 
 # In the order of precedence.

@@ -4,8 +4,9 @@ from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import PrincipalRules
-from kafka_quota_proxy.proxy.quota.entity import RuleTable, Tags
+from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.open_connections import Identity, OpenConnections
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable
 
 ALICE_ETL = Identity("alice", "etl")
 BOB_ETL = Identity("bob", "etl")

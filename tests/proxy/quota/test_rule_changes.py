@@ -13,9 +13,9 @@ from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
-from kafka_quota_proxy.proxy.quota.entity import Entity, RuleTable
+from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
-from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges, RuleTable
 from tests.support.rules_in_force import change, update, update_addresses
 
 CONFIG = ProxyConfig(listeners=(), kafka=KafkaSettings(quota_producer_default=77), max_buckets=3)
@@ -120,11 +120,11 @@ def test_update_with_known_changes_equals_a_full_update(
 def test_update_with_known_changes_keeps_the_tables() -> None:
     quotas = BrokerQuotas(CONFIG)
     tables = [*quotas.rules.tables.values(), quotas.rules.connections]
-    before = [table._rules for table in tables]
+    before = [table.by_entity for table in tables]
 
     update(quotas, CONFIG, changes=QuotaChanges({}, {}))
 
-    assert all(table._rules is rules for table, rules in zip(tables, before, strict=True))
+    assert all(table.by_entity is rules for table, rules in zip(tables, before, strict=True))
 
 
 @given(st.lists(st.dictionaries(st.sampled_from([DEFAULT, "10.0.0.1", "10.0.0.2"]), st.none() | st.integers(1, 3))))

@@ -8,8 +8,7 @@ from kafka_quota_proxy.config.model import DEFAULT, IpRule, KafkaSettings, Proxy
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
-from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
-from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables, rules_of_kind
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges, RuleTables, rules_of_kind
 
 ALICE = QuotaRule(user="alice", producer_byte_rate=1_000.0, consumer_byte_rate=2_000.0)
 CONFIG = ProxyConfig(listeners=(), quotas=(ALICE,), max_buckets=1)
@@ -26,10 +25,7 @@ def test_change_applies_at_each_broker_with_separate_usage() -> None:
     address = IpRule(ip="10.0.0.1", connection_creation_rate=3.0)
     assert [limit(quotas, "bob") for quotas in (first, second)] == [float(2**63 - 1)] * 2
 
-    changed = rules.change(
-        replace(CONFIG, quotas=(bobs,)),
-        QuotaChanges({("bob", None): bobs, ("alice", None): None}, {"10.0.0.1": address}),
-    )
+    changed = rules.change(QuotaChanges({("bob", None): bobs, ("alice", None): None}, {"10.0.0.1": address}))
     first.rules_changed(changed)
     second.rules_changed(changed)
 
@@ -56,7 +52,7 @@ def test_each_broker_makes_room_for_newly_named_buckets() -> None:
         limit(quotas, "bob")  # takes the only place for a bucket
 
     changed = rules.change(
-        CONFIG, QuotaChanges({("bob", "etl"): QuotaRule(user="bob", client_id="etl", producer_byte_rate=7.0)}, {})
+        QuotaChanges({("bob", "etl"): QuotaRule(user="bob", client_id="etl", producer_byte_rate=7.0)}, {})
     )
 
     for quotas in brokers:
@@ -70,9 +66,7 @@ def test_each_broker_makes_room_for_newly_named_buckets() -> None:
 def test_rule_without_charged_kinds_changes_no_table() -> None:
     rules = RuleTables(CONFIG)
 
-    changed = rules.change(
-        CONFIG, QuotaChanges({("alice", "x"): QuotaRule(user="alice", client_id="x", connections=1)}, {})
-    )
+    changed = rules.change(QuotaChanges({("alice", "x"): QuotaRule(user="alice", client_id="x", connections=1)}, {}))
 
     assert (changed.tables, changed.has_connections, changed.addresses) == ({}, True, {})
 

@@ -13,7 +13,7 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH
+from kafka_quota_proxy.proxy.quota.rule_tables import MAX_NAME_LENGTH
 from kafka_quota_proxy.proxy.quota.shared_buckets import SHARED
 from tests.support.rules_in_force import update
 

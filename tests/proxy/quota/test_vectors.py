@@ -30,8 +30,8 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.protocol import fetch
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import RuleTable
 from kafka_quota_proxy.proxy.quota.rate import Rate, SimpleRate
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable
 from kafka_quota_proxy.proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 

@@ -25,7 +25,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     read_describe_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.rules import codec as json_form
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.api import QuotaRequest
@@ -63,8 +63,8 @@ class Bed:
     """A ``QuotaManager``, and the changes that it has reported."""
 
     def __init__(self, config: ProxyConfig) -> None:
-        self.changes: list[tuple[RuleChanges, IpChanges]] = []
-        self.manager = QuotaManager(config, on_changes=lambda *told: self.changes.append(told))
+        self.changes: list[QuotaChanges] = []
+        self.manager = QuotaManager(config, on_changes=self.changes.append)
 
     async def ask(self, request: QuotaRequest) -> bytes:
         client = Client()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_quota_proxy.config.model import Address, IpRule, Listener, ProxyConfig, QuotaRule
-from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.rules import effective as module
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules, ListedRule
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule

@@ -13,7 +13,7 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.schedule import Ramp, Schedule
 from kafka_quota_proxy.config.term_values import parse_instant_ms
 from kafka_quota_proxy.config.terms import Terms
-from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper
 from kafka_quota_proxy.proxy.rules.model import Change, StoredRule
 from kafka_quota_proxy.proxy.rules.model import Entity as StoreEntity
@@ -24,7 +24,6 @@ from tests.support.stub_broker import client_of, eventually, on_uvloop, running,
 
 START_MS = parse_instant_ms("2026-11-23T07:00:00Z")
 HOUR_MS = 3_600_000
-Told = tuple[RuleChanges, IpChanges]
 
 
 class Clock:
@@ -40,20 +39,20 @@ class Bed:
 
     def __init__(self, *rules: QuotaRule, ips: tuple[IpRule, ...] = ()) -> None:
         self.clock = Clock()
-        self.told: list[Told] = []
+        self.told: list[QuotaChanges] = []
         self.fails = 0
         config = ProxyConfig(listeners=(), quotas=rules, ip_quotas=ips)
         self.keeper = RuleKeeper(config, None, on_changes=self._take, wall_ms=self.clock)
         self.in_force = self.keeper.rules
         self.keeper.begin()
 
-    def _take(self, rules: RuleChanges, ips: IpChanges) -> None:
+    def _take(self, changes: QuotaChanges) -> None:
         if self.fails:
             self.fails -= 1
             raise RuntimeError("no")
-        self.told.append((rules, ips))
+        self.told.append(changes)
 
-    async def at(self, now_ms: int) -> list[Told]:
+    async def at(self, now_ms: int) -> list[QuotaChanges]:
         """Set the clock, wake the timer, and return the changes that are due."""
         self.clock.now_ms = now_ms
         self.told.clear()

@@ -23,7 +23,7 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
-from kafka_quota_proxy.proxy.quota.entity import RuleTable
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.outcome import Origin
@@ -172,8 +172,8 @@ def looked_up(count: int) -> tuple[list[int], list[int]]:
     quotas = BrokerQuotas(ProxyConfig(listeners=(LISTENER,), quotas=tuple(rules)))
     counted = []
     for manager in quotas.managers:
-        manager.table._rules = Counted(manager.table._rules)
-        counted.append(manager.table._rules)
+        manager.table.by_entity = Counted(manager.table.by_entity)
+        counted.append(manager.table.by_entity)
     assert max(map(len, counted)) == count
     buckets = [quotas.buckets(principal=user, client_id="etl", now_ms=0) for user in ("user-7", "stranger")]
     assert [bucket.level and bucket.level.number for bucket, *_ in buckets] == [1, 8]

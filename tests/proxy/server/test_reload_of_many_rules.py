@@ -18,8 +18,7 @@ from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.cli.run import _SWITCH_INTERVAL_S, GC_THRESHOLDS
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
-from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
-from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges, RuleTables
 from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFile, _change
@@ -212,6 +211,6 @@ def test_rules_that_are_changed_some_at_a_time_are_as_after_one_change() -> None
     config, changes = ProxyConfig(listeners=()), QuotaChanges(rules, {})
     whole, sliced = RuleTables(config), RuleTables(config)
 
-    assert _change(sliced, config, changes) == whole.change(config, changes)
+    assert _change(sliced, config, changes) == whole.change(changes, config)
     assert all(sliced.tables[kind].rules() == table.rules() for kind, table in whole.tables.items())
     assert len(sliced.connections) == 1

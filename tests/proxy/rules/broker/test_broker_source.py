@@ -17,8 +17,9 @@ from kafka_quota_proxy.config.model import (
     QuotaRule,
     QuotasFromBroker,
 )
+from kafka_quota_proxy.proxy.quota.address_limits import Ip
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
-from kafka_quota_proxy.proxy.quota.rule_changes import Ip, IpChanges, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.rules.broker import broker_source as module
 from kafka_quota_proxy.proxy.rules.broker.broker_rules import ParsedQuotas, RefusedError
 from kafka_quota_proxy.proxy.rules.broker.broker_source import BrokerSource
@@ -92,13 +93,13 @@ class Followed:
         self.keeper = RuleKeeper(config, self.follower, on_changes=self._take, wall_ms=lambda: self.wall_ms)
         self.keeper.begin()
 
-    def _take(self, changes: RuleChanges, ips: IpChanges) -> None:
-        if self.fails and (changes or ips):
+    def _take(self, changes: QuotaChanges) -> None:
+        if self.fails and any(changes):
             self.fails -= 1
             raise RuntimeError("a fault")
-        self.changes |= changes
+        self.changes |= changes.rules
         self.portions.append(len(changes))
-        self.ips |= ips
+        self.ips |= changes.ips
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -11,7 +11,7 @@ import pytest
 from kafka_quota_proxy.config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule, QuotasFrom
 from kafka_quota_proxy.config.quota_record import Setting
 from kafka_quota_proxy.proxy.quota.entity import Entity
-from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper
 from kafka_quota_proxy.proxy.rules.topic.clients import (
     EndReached,
@@ -59,12 +59,12 @@ class Watched:
         self.playbook = Playbook(tell, *told)
         return self.playbook
 
-    def changed(self, changes: RuleChanges, _: IpChanges) -> None:
+    def changed(self, changes: QuotaChanges) -> None:
         if self.fails:
             self.fails -= 1
             raise OSError("broken")
-        self.changes.update(changes)
-        self.portions.append(len(changes))
+        self.changes.update(changes.rules)
+        self.portions.append(len(changes.rules))
 
     def rate(self, entity: Entity = ALICE) -> float | None:
         rule = self.changes[entity]

@@ -46,7 +46,9 @@ class Ways:
             self.brokers.settle(upstream, identity)
 
     def groups(self) -> list[list[int]]:
-        of_brokers = [[at for at, one in enumerate(self.all) if one.broker is broker] for broker in self.brokers]
+        of_brokers = [
+            [at for at, one in enumerate(self.all) if one.broker is broker] for broker in self.brokers.brokers
+        ]
         return [group for group in of_brokers if group]
 
 
