@@ -17,7 +17,6 @@ that are written and read again are the same. ``proxy.quota.rule_terms`` applies
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -59,8 +58,7 @@ _TERMS: Final = {
 TERMS: Final = tuple(_TERMS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(NamedTuple):
     """The terms of a rule. The fields have the same names as in ``QuotaRule``. A term that is None is not set."""
 
     enforcement: Enforcement | None = None
@@ -73,8 +71,7 @@ class Terms:
 NO_TERMS: Final = Terms()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TermsChange:
+class TermsChange(NamedTuple):
     """A requested change to the terms of a rule.
 
     The terms in ``given`` are set, and those whose keys are in ``removed`` are removed.
@@ -93,7 +90,7 @@ def changed_terms(terms: Terms, change: TermsChange) -> Terms:
     """Apply ``change`` to the terms of a quota rule (expiry, schedule, ramp, ...), and return the new terms."""
     values = ((key, term.field, getattr(change.given, term.field)) for key, term in _TERMS.items())
     new = {field: value for key, field, value in values if value is not None or key in change.removed}
-    return replace(terms, **new) if new else terms
+    return terms._replace(**new)
 
 
 def terms_of(rule: QuotaRule | IpRule) -> Terms:

@@ -27,7 +27,7 @@ TOGETHER = {
         "throttle_history": "rule_throttle_times",
     },
     "proxy/rules": {
-        "model": "outcome text",
+        "model": "text",
         "rule_status": "configured source",
     },
     "proxy/server": {"shutdown": "loop_lag"},

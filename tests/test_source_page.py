@@ -13,9 +13,9 @@ import pytest
 
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule, Store
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
-from kafka_quota_proxy.proxy.rules.api import QuotasAltered
+from kafka_quota_proxy.proxy.rules.alter import Decision
+from kafka_quota_proxy.proxy.rules.api import Origin
 from kafka_quota_proxy.proxy.rules.codec import read_changes
-from kafka_quota_proxy.proxy.rules.outcome import Origin
 from tests.support.pages import block
 from tests.support.stub_broker import eventually, on_uvloop
 
@@ -58,7 +58,7 @@ async def managed(module: ModuleType, path: Path) -> AsyncIterator[QuotaManager]
         await manager.stop()
 
 
-async def altered(manager: QuotaManager, user: str, limit: float | None) -> QuotasAltered:
+async def altered(manager: QuotaManager, user: str, limit: float | None) -> Decision:
     class Owner:
         has_turn = asyncio.Event()
         take_turn = fail = has_turn.set

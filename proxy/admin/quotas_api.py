@@ -22,7 +22,8 @@ from kafka_quota_proxy.config.model import DEFAULT, EntityName
 from kafka_quota_proxy.config.token_file import read_token
 from kafka_quota_proxy.proxy.admin.metrics.exposition import paced, rest
 from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, bad_request, read_json
-from kafka_quota_proxy.proxy.rules.api import QuotasAltered
+from kafka_quota_proxy.proxy.rules.alter import Decision
+from kafka_quota_proxy.proxy.rules.api import ADMIN, Origin
 from kafka_quota_proxy.proxy.rules.codec import (
     JsonFormError,
     RequestedChanges,
@@ -34,7 +35,6 @@ from kafka_quota_proxy.proxy.rules.codec import (
 from kafka_quota_proxy.proxy.rules.effective import ListedRule, status_of
 from kafka_quota_proxy.proxy.rules.keeper import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.rules.model import ENTITY_TYPES, IP
-from kafka_quota_proxy.proxy.rules.outcome import ADMIN, Origin
 from kafka_quota_proxy.proxy.server.server import Server
 
 log = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class QuotasApi:
         except JsonFormError as error:
             raise bad_request(str(error)) from None
 
-    def _change(self, changes: RequestedChanges, environ: WSGIEnvironment) -> QuotasAltered:
+    def _change(self, changes: RequestedChanges, environ: WSGIEnvironment) -> Decision:
         address = str(environ.get("REMOTE_ADDR", ""))
         origin = Origin(f"token@{address}", None, address, ADMIN)
         submitted = self._submit(changes, origin)
@@ -165,7 +165,7 @@ class QuotasApi:
             raise _BusyError
         return altered
 
-    async def _submit(self, changes: RequestedChanges, origin: Origin) -> QuotasAltered | None:
+    async def _submit(self, changes: RequestedChanges, origin: Origin) -> Decision | None:
         owner = _Owner()
         ticket = self._server.quota_manager.submit_changes(changes, origin, owner)
         if ticket is None:
@@ -190,7 +190,7 @@ class _Owner:
         self.take_turn = self.fail = self.has_turn.set
 
 
-def _results(altered: QuotasAltered, changes: RequestedChanges) -> Reply:
+def _results(altered: Decision, changes: RequestedChanges) -> Reply:
     # Written in pieces, so that other threads can run in between.
     pieces = paced(written_results(altered.outcomes, is_dry_run=changes.is_dry_run), rest, every=100)
     body = ("".join(pieces).encode(),)

@@ -24,14 +24,8 @@ from kafka_quota_proxy.protocol.client_quotas import (
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
-from kafka_quota_proxy.proxy.rules.alter import decide, refuse_alter
-from kafka_quota_proxy.proxy.rules.api import (
-    QuotaRequest,
-    QuotasAltered,
-    Ticket,
-    TicketOwner,
-    refusal,
-)
+from kafka_quota_proxy.proxy.rules.alter import Decision, decide, refuse, with_unknown_outcome
+from kafka_quota_proxy.proxy.rules.api import Origin, QuotaRequest, Ticket, TicketOwner, refusal
 from kafka_quota_proxy.proxy.rules.audit import ChangeLog
 from kafka_quota_proxy.proxy.rules.codec import RequestedChanges
 from kafka_quota_proxy.proxy.rules.configured import source_of
@@ -46,12 +40,11 @@ from kafka_quota_proxy.proxy.rules.errors import (
 from kafka_quota_proxy.proxy.rules.keeper import OnChanges, RuleKeeper
 from kafka_quota_proxy.proxy.rules.keeper import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
-from kafka_quota_proxy.proxy.rules.outcome import Origin, outcomes
 from kafka_quota_proxy.proxy.rules.source import NotKeptError, RuleSource, RuleWriter, UnusableSourceError
 from kafka_quota_proxy.proxy.rules.text import shown_limits
 from kafka_quota_proxy.proxy.runtime.disk_access import directory_fault
 from kafka_quota_proxy.proxy.runtime.in_thread import WorkerThread
-from kafka_quota_proxy.proxy.runtime.isolation import alone, kept_up, report
+from kafka_quota_proxy.proxy.runtime.isolation import attempt, kept_up, report
 
 log = logging.getLogger(__name__)
 
@@ -86,19 +79,15 @@ class RequestQueue:
         self._has_come.set()
         return ticket
 
-    async def wait(self) -> None:
-        """Wait until ``pop`` may return a ticket. No ticket is lost if the wait fails."""
-        if not self.waiting:
-            self._has_come.clear()
-            await self._has_come.wait()
-
-    def pop(self) -> Ticket | None:
-        """Return the next ticket that is not dropped, or None if there is none."""
-        while self.waiting:
+    async def next(self) -> Ticket:
+        """Wait for the next ticket that is not dropped. No ticket is lost if the wait fails."""
+        while True:
+            while not self.waiting:
+                self._has_come.clear()
+                await self._has_come.wait()
             ticket = self.waiting.popleft()
             if not ticket.is_dropped:
                 return ticket
-        return None
 
     def _has_room(self, size_bytes: int) -> bool:
         waiting_bytes = sum(len(one.frame) for one in self.waiting)
@@ -207,10 +196,13 @@ class QuotaManager:
             if self.source is not None:
                 tasks.create_task(kept_up(self.source.changes))
             while True:
-                await self._queue.wait()
-                ticket = self._queue.pop()
-                if ticket is not None:
-                    await alone(partial(self._serve, ticket), fail=partial(_fail, ticket))
+                ticket = await self._queue.next()
+                try:
+                    await self._serve(ticket)
+                except Exception as error:  # noqa: BLE001 - later requests are still served
+                    report(error)
+                    if not ticket.is_dropped:
+                        attempt(cast(TicketOwner, ticket.owner).fail)
 
     async def stop(self) -> None:
         """Close the source, and end the thread that works on large requests."""
@@ -249,7 +241,7 @@ class QuotaManager:
             report(error, "could not answer a request about quotas from %s", origin.principal)
             return await self._thread.run(refusal, request, UNKNOWN_SERVER_ERROR_MESSAGE, UNKNOWN_SERVER_ERROR)
 
-    async def _make_changes(self, changes: RequestedChanges, origin: Origin) -> QuotasAltered:
+    async def _make_changes(self, changes: RequestedChanges, origin: Origin) -> Decision:
         request = AlterRequest(0, 0, changes.alterations, changes.is_dry_run)
         task = _Task(request, origin, changes.terms, len(changes.alterations) <= _SMALL_ENTITIES)
         try:
@@ -260,25 +252,25 @@ class QuotaManager:
 
     # -- changes --
 
-    async def _alter(self, task: _Task) -> QuotasAltered:
+    async def _alter(self, task: _Task) -> Decision:
         """Decide on a request, make its changes, and write its results to the audit log."""
         writer, change_log = None if self.source is None else self.source.writer, self.change_log
         if writer is None or change_log is None:
             return await self._refuse(task, POLICY_VIOLATION, _NO_STORE)
+        now_ms = self._wall_ms()
         try:
-            altered = await self._change(task, writer, change_log)
+            decision = await self._change(task, writer, change_log, now_ms)
         except NotKeptError as error:
-            altered = await self._refuse(task, error.error_code, str(error))
-        is_dry_run, now_ms = task.request.validate_only, self._wall_ms()
+            decision = await self._refuse(task, error.error_code, str(error))
         try:
-            results = change_log.count(altered.outcomes, task.origin, is_dry_run=is_dry_run, unix_ms=now_ms)
-            if change_log.is_audited:
-                await self._thread.run(change_log.write, altered.outcomes, results, task.origin, unix_ms=now_ms)
+            change_log.count(decision.outcomes, task.origin, unix_ms=now_ms)
+            if change_log.audit is not None:
+                await self._thread.run(change_log.write, decision.outcomes, task.origin, unix_ms=now_ms)
         except Exception as error:  # noqa: BLE001 - the change is made, so a refusal would be wrong
             report(error, "could not audit a quota change by %s", task.origin.principal)
-        return altered
+        return decision
 
-    async def _change(self, task: _Task, writer: RuleWriter, change_log: ChangeLog) -> QuotasAltered:
+    async def _change(self, task: _Task, writer: RuleWriter, change_log: ChangeLog, now_ms: int) -> Decision:
         """Decide on a request and make its changes. Raises NotKeptError if the whole request is refused."""
         # The rate is limited before any I/O, because a client may repeat its request without end.
         wait_ms = change_log.begin(task.origin)
@@ -288,67 +280,32 @@ class QuotaManager:
             return refused._replace(throttle_time_ms=wait_ms)
         await writer.catch_up()
         async with self.keeper.using_rules:
-            changes, before, altered = (
-                self._decide(task) if task.is_small else await self._thread.run(self._decide, task)
-            )
-        if not changes or task.request.validate_only:
-            return altered
+            stored, fixed, standing = self.rules.stored, self.rules.fixed, self.rules.rules
+            work = partial(decide, stored, task.request, fixed, standing, now_ms=now_ms, terms=task.terms)
+            decision = work() if task.is_small else await self._thread.run(work)
+        changes = decision.changes
+        if not changes:
+            return decision
         if len(changes) > 1:
             change_log.charge(len(changes) - 1)
         try:
-            await writer.keep(changes, before)
+            await writer.keep(changes, decision.before)
         except NotKeptError as error:
             if not error.may_hold:
                 raise
-            return await self._with_unknown_outcome(altered, error, task)
+            work = partial(with_unknown_outcome, decision, error.error_code, str(error))
+            return work() if task.is_small else await self._thread.run(work)
         except Exception as error:  # noqa: BLE001 - later requests are still answered
             report(error, "quotas could not be applied, but may be stored")
-            unknown = NotKeptError(UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE, may_hold=True)
-            return await self._with_unknown_outcome(altered, unknown, task)
+            work = partial(with_unknown_outcome, decision, UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE)
+            return work() if task.is_small else await self._thread.run(work)
         _log_changes(task.origin.principal, changes)
-        return altered
+        return decision
 
-    def _decide(self, task: _Task) -> tuple[Sequence[Change], Mapping[Entity, StoredRule], QuotasAltered]:
-        """Return the changes to make, the rules before them, and the results of the request if the changes succeed."""
-        rules, request = self.rules, task.request
-        decision = decide(
-            rules.stored,
-            request._replace(validate_only=False) if request.validate_only else request,
-            sources=rules.fixed,
-            now_ms=self._wall_ms(),
-            terms=task.terms,
-        )
-        stored = {entity: rules.stored[entity] for entity, _ in decision.changes if entity in rules.stored}
-        found = outcomes(request.alterations, decision.results, decision.changes, rules.rules, task.terms)
-        return decision.changes, stored, QuotasAltered(decision.results, found)
-
-    async def _refuse(self, task: _Task, error_code: int, message: str) -> QuotasAltered:
+    async def _refuse(self, task: _Task, error_code: int, message: str) -> Decision:
         """Return the results of a request that is refused as a whole: the same error for each of its changes."""
-
-        def refused() -> QuotasAltered:
-            results = refuse_alter(task.request, error_code, message)
-            return QuotasAltered(results, outcomes(task.request.alterations, results, (), self.rules.rules, task.terms))
-
-        return refused() if task.is_small else await self._thread.run(refused)
-
-    async def _with_unknown_outcome(self, altered: QuotasAltered, error: NotKeptError, task: _Task) -> QuotasAltered:
-        """Return the results with ``error`` for each change, because it is unknown whether the changes are stored."""
-
-        def marked() -> QuotasAltered:
-            results, found = list(altered.results), list(altered.outcomes)
-            for index, outcome in enumerate(found):
-                if outcome.new != outcome.old:
-                    code, message = error.error_code, str(error)
-                    results[index] = results[index]._replace(error_code=code, error_message=message)
-                    found[index] = outcome._replace(error_code=code, error_message=message, is_unknown=True)
-            return altered._replace(results=tuple(results), outcomes=tuple(found))
-
-        return marked() if task.is_small else await self._thread.run(marked)
-
-
-def _fail(ticket: Ticket) -> None:
-    if not ticket.is_dropped:
-        cast(TicketOwner, ticket.owner).fail()
+        work = partial(refuse, task.request, error_code, message, self.rules.rules, task.terms)
+        return work() if task.is_small else await self._thread.run(work)
 
 
 def _described(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> bytes:
@@ -356,12 +313,14 @@ def _described(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> 
     return write_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
 
 
-def _altered(altered: QuotasAltered, request: AlterRequest) -> bytes:
-    response = AlterResponse(altered.throttle_time_ms, altered.results)
+def _altered(decision: Decision, request: AlterRequest) -> bytes:
+    response = AlterResponse(decision.throttle_time_ms, decision.results)
     return write_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
 
 
 def _log_changes(principal: str, changes: Sequence[Change]) -> None:
+    if not log.isEnabledFor(logging.INFO):
+        return
     for entity, rule in changes[:_MOST_LOGGED]:
         log.info("%s set the quotas of %s: %s", principal, entity, shown_limits(rule))
     if len(changes) > _MOST_LOGGED:

@@ -4,15 +4,16 @@ Source: ``ClientQuotaControlManager``, ``AlterClientQuotasRequest`` and ``Quorum
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.addresses import not_an_ip, usual_ip
 from kafka_quota_proxy.config.errors import TermsError
 from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY, KafkaType
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange, changed_terms, check_terms
-from kafka_quota_proxy.protocol.client_quotas import Altered, AlterRequest, Op
+from kafka_quota_proxy.protocol.client_quotas import Altered, AlterRequest, EntityParts, Op
 from kafka_quota_proxy.proxy.rules.errors import (
     INVALID_REQUEST,
     NONE,
@@ -38,16 +39,59 @@ MAX_RULES: Final = 200_000
 _MOST: Final = {KafkaType.LONG: float(2**63 - 1), KafkaType.INT: float(2**31 - 1)}
 _FRACTION: Final = 1e-6
 _NO_CHANGE: Final = TermsChange()
+_NO_TERMS_ASKED: Final[Mapping[Entity, TermsChange]] = MappingProxyType({})
+_TYPES: Final = frozenset(ENTITY_TYPES)
+
+# The results of a requested change, as in the audit log.
+APPLIED: Final = "applied"
+VALIDATED: Final = "validated"
+UNCHANGED: Final = "unchanged"
+REFUSED: Final = "refused"
+UNKNOWN: Final = "unknown"
+RESULTS: Final = (APPLIED, VALIDATED, UNCHANGED, REFUSED, UNKNOWN)
+
+
+class Outcome(NamedTuple):
+    """The outcome of a requested quota change for one entity, such as a user.
+
+    Attributes:
+        entity: The names of the entity by entity type, as requested.
+        asked: The quota keys that the request sets, such as ``producer_byte_rate``, with the new limits. A limit of
+            None removes the key.
+        asked_terms: The terms (expiry, schedule, ramp) that the request sets or removes, or None if there are none.
+        old: The rule of the entity before the change.
+        new: The rule after the change, or the rule that a dry run would have stored. The same as ``old`` if the change
+            was refused.
+        result: One of ``RESULTS``. If it is ``UNKNOWN``, the stored rule may be ``old`` or ``new``, or become ``new``
+            later.
+    """
+
+    entity: EntityParts
+    asked: tuple[Op, ...]
+    asked_terms: TermsChange | None
+    old: StoredRule | None
+    new: StoredRule | None
+    error_code: int = NONE
+    error_message: str | None = None
+    result: str = UNCHANGED
 
 
 class Decision(NamedTuple):
-    """The decision on a request: the result for each entity, and the changes to make.
+    """The decision on a request, and the changes to make. The caller must make either all of the changes or none.
 
-    The caller must make either all of the changes or none.
+    Attributes:
+        results: The results for the response in Kafka's API.
+        outcomes: The same for the audit log and the admin port, with more detail. Each entity has one outcome, in the
+            order of the request.
+        before: The rules that the changed entities had.
+        throttle_time_ms: How long the client must wait after too many changes.
     """
 
     results: tuple[Altered, ...]
-    changes: tuple[Change, ...]
+    outcomes: tuple[Outcome, ...]
+    changes: tuple[Change, ...] = ()
+    before: Mapping[Entity, StoredRule] = MappingProxyType({})
+    throttle_time_ms: int = 0
 
 
 class _RefusalError(Exception):
@@ -59,10 +103,11 @@ class _RefusalError(Exception):
 def decide(
     rules: Mapping[Entity, StoredRule],
     request: AlterRequest,
-    *,
     sources: Mapping[Entity, str],
+    standing: Mapping[Entity, StoredRule],
+    *,
     now_ms: int,
-    terms: Mapping[Entity, TermsChange] | None = None,
+    terms: Mapping[Entity, TermsChange] = _NO_TERMS_ASKED,
 ) -> Decision:
     """Decide which changes of an AlterClientQuotas request to make, by the rules of Kafka's controller.
 
@@ -74,27 +119,63 @@ def decide(
         request: The request. If it has ``validate_only``, the decision contains results but no changes.
         sources: The entities with rules from another source, and the place of each rule (FILE:LINE). The stored rules
             of these entities cannot be changed.
+        standing: All rules, also those of ``sources``.
         now_ms: The Unix time.
         terms: The requested changes of terms, by entity. Kafka's API has no terms.
     """
-    entities = _Entities(rules, sources, now_ms, terms or {})
-    results: dict[frozenset[tuple[str, str | None]], Altered] = {}
+    asked, repeated = _asked(request, standing, terms)
+    outcomes: list[Outcome] = []
     changes: list[Change] = []
-    for alteration in request.alterations:
-        names, parts = usual_names(alteration.entity), tuple(dict(alteration.entity).items())
-        same = frozenset(names.items())
-        if same in results:
-            results[same] = Altered(INVALID_REQUEST, _duplicate(names), parts)
-            continue
+    before: dict[Entity, StoredRule] = {}
+    for entity, outcome in asked:
+        old = outcome.old
         try:
-            changes += entities.change(names, alteration.ops)
-            results[same] = Altered(NONE, None, parts)
+            new = _changed(entity, outcome, sources.get(entity), now_ms)
         except _RefusalError as refusal:
-            results[same] = Altered(refusal.error_code, str(refusal), parts)
+            outcome = outcome._replace(error_code=refusal.error_code, error_message=str(refusal), result=REFUSED)
+        else:
+            if new != old:
+                outcome = outcome._replace(new=new, result=VALIDATED if request.validate_only else APPLIED)
+                changes.append(Change(entity, new))
+                if old is not None:
+                    before[entity] = old
+        outcomes.append(outcome)
+    for at in repeated:
+        one = outcomes[at]
+        result = REFUSED if one.result == UNCHANGED else one.result
+        outcomes[at] = one._replace(
+            error_code=INVALID_REQUEST, error_message=_duplicate(dict(one.entity)), result=result
+        )
     why_not = _refusal_of_all(rules, changes)
     if why_not is not None:
-        return Decision(refuse_alter(request, POLICY_VIOLATION, why_not), ())
-    return Decision(tuple(results.values()), () if request.validate_only else tuple(changes))
+        return refuse(request, POLICY_VIOLATION, why_not, standing, terms)
+    results = tuple([Altered(one.error_code, one.error_message, one.entity) for one in outcomes])
+    if request.validate_only:
+        return Decision(results, tuple(outcomes))
+    return Decision(results, tuple(outcomes), tuple(changes), before)
+
+
+def refuse(
+    request: AlterRequest,
+    error_code: int,
+    message: str,
+    standing: Mapping[Entity, StoredRule],
+    terms: Mapping[Entity, TermsChange],
+) -> Decision:
+    """Return the decision to refuse a whole request with this error. ``standing`` contains all rules."""
+    asked, _ = _asked(request, standing, terms)
+    outcomes = [one._replace(error_code=error_code, error_message=message, result=REFUSED) for _, one in asked]
+    return Decision(refuse_alter(request, error_code, message), tuple(outcomes))
+
+
+def with_unknown_outcome(decision: Decision, error_code: int, message: str) -> Decision:
+    """Return a decision with this error for each change, because it is unknown whether the changes are stored."""
+    results, outcomes = list(decision.results), list(decision.outcomes)
+    for at, outcome in enumerate(outcomes):
+        if outcome.result == APPLIED:
+            results[at] = Altered(error_code, message, outcome.entity)
+            outcomes[at] = outcome._replace(error_code=error_code, error_message=message, result=UNKNOWN)
+    return decision._replace(results=tuple(results), outcomes=tuple(outcomes))
 
 
 def refuse_alter(request: AlterRequest, error_code: int, message: str) -> tuple[Altered, ...]:
@@ -102,37 +183,47 @@ def refuse_alter(request: AlterRequest, error_code: int, message: str) -> tuple[
     return tuple(Altered(error_code, message, alteration.entity) for alteration in request.alterations)
 
 
+def _asked(
+    request: AlterRequest, standing: Mapping[Entity, StoredRule], terms: Mapping[Entity, TermsChange]
+) -> tuple[list[tuple[Entity, Outcome]], list[int]]:
+    """Return what a request asks of each of its entities, as outcomes without a change.
+
+    Also return the indexes of the entities that appear more than once. Only what they ask for first is returned.
+    """
+    asked: list[tuple[Entity, Outcome]] = []
+    index_of: dict[frozenset[tuple[str, str | None]], int] = {}
+    repeated: list[int] = []
+    for parts, ops in request.alterations:
+        names = usual_names(parts)
+        same = frozenset(names.items())
+        if same in index_of:
+            repeated.append(index_of[same])
+            continue
+        index_of[same] = len(asked)
+        entity = entity_of(names) if names.keys() <= _TYPES else Entity()
+        old = standing.get(entity)
+        asked.append((entity, Outcome(tuple(dict(parts).items()), ops, terms.get(entity), old, old)))
+    return asked, repeated
+
+
 # -- changes of one entity. These functions raise ``_RefusalError`` to refuse all changes of the entity.
 
 
-class _Entities(NamedTuple):
-    """Holds the arguments of ``decide``, and decides on one entity at a time."""
-
-    rules: Mapping[Entity, StoredRule]
-    sources: Mapping[Entity, str]
-    now_ms: int
-    terms: Mapping[Entity, TermsChange]
-
-    def change(self, names: Mapping[str, str | None], ops: Sequence[Op]) -> Iterable[Change]:
-        """Return the change of one entity, or an empty tuple if its rule stays the same."""
-        values = dict(ops)
-        if len(values) < len(ops):
-            raise _RefusalError(_duplicate(names))
-        entity = _checked(names)
-        rule = self.rules.get(entity)
-        limits = _altered(entity, {} if rule is None else rule.limits, values)
-        if not ops and entity not in self.terms:
-            return ()
-        source = self.sources.get(entity)
-        if source is not None:
-            raise _RefusalError(f"The quotas of {entity} are set in {source}; change them there", POLICY_VIOLATION)
-        terms_change = self.terms.get(entity, _NO_CHANGE)
-        changed = _with_limits(rule, limits)
-        if changed is not None and _resets_terms(changed, values, terms_change, self.now_ms):
-            changed = replace(changed, terms=NO_TERMS)
-        if entity in self.terms:
-            changed = _with_terms(entity, changed, terms_change)
-        return () if changed == rule else (Change(entity, changed),)
+def _changed(entity: Entity, asked: Outcome, source: str | None, now_ms: int) -> StoredRule | None:
+    """Return the rule of an entity after the change. ``source`` is where the rule is set, if it is fixed there."""
+    names, ops, terms_change, rule = dict(asked.entity), dict(asked.asked), asked.asked_terms, asked.old
+    if len(ops) < len(asked.asked):
+        raise _RefusalError(_duplicate(names))
+    _check_names(names)
+    limits = _altered(entity, {} if rule is None else rule.limits, ops)
+    if not ops and terms_change is None:
+        return rule
+    if source is not None:
+        raise _RefusalError(f"The quotas of {entity} are set in {source}; change them there", POLICY_VIOLATION)
+    changed = _with_limits(rule, limits)
+    if changed is not None and changed.terms.expires_ms is not None and now_ms >= changed.terms.expires_ms:
+        changed = _renewed(changed, ops, terms_change or _NO_CHANGE)
+    return changed if terms_change is None else _with_terms(entity, changed, terms_change)
 
 
 def _duplicate(names: Mapping[str, str | None]) -> str:
@@ -141,8 +232,7 @@ def _duplicate(names: Mapping[str, str | None]) -> str:
     return f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})"
 
 
-def _checked(names: Mapping[str, str | None]) -> Entity:
-    """Check the names of an entity, and return the entity."""
+def _check_names(names: Mapping[str, str | None]) -> None:
     if not names:
         raise _RefusalError("Invalid empty client quota entity")
     for entity_type, name in names.items():
@@ -162,7 +252,6 @@ def _checked(names: Mapping[str, str | None]) -> Entity:
             (name or "").encode()
         except UnicodeEncodeError:
             raise _RefusalError(f"The name of {entity_type} is not UTF-8") from None
-    return entity_of(names)
 
 
 # -- the limits and terms of an entity
@@ -200,8 +289,8 @@ def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> Stored
     if not limits:
         return None
     if rule is None:
-        return StoredRule(limits=limits)
-    return replace(rule, limits=limits, terms=_fitting(rule.terms, limits))
+        return StoredRule(limits)
+    return StoredRule(limits, _fitting(rule.terms, limits))
 
 
 def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
@@ -212,18 +301,17 @@ def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
     if terms.ramp is None:
         return terms
     start = tuple(old for old in terms.ramp.start if old[0] in limits)
-    return replace(terms, ramp=replace(terms.ramp, start=start) if start else None)
+    return terms._replace(ramp=replace(terms.ramp, start=start) if start else None)
 
 
-def _resets_terms(rule: StoredRule, ops: Mapping[str, float | None], change: TermsChange, now_ms: int) -> bool:
-    """Return whether a request sets a limit of an expired rule without giving the rule a new expiry.
+def _renewed(rule: StoredRule, ops: Mapping[str, float | None], change: TermsChange) -> StoredRule:
+    """Return an expired rule without its terms, if a request sets a limit but no new expiry.
 
-    The caller then removes the terms of the rule, because otherwise the new limit would never be in force.
+    Otherwise the new limit would never be in force.
     """
-    expires_ms = rule.terms.expires_ms
-    has_expired = expires_ms is not None and now_ms >= expires_ms
     changes_expiry = change.given.expires_ms is not None or "expires" in change.removed
-    return has_expired and not changes_expiry and any(value is not None for value in ops.values())
+    sets_limit = any(value is not None for value in ops.values())
+    return rule._replace(terms=NO_TERMS) if sets_limit and not changes_expiry else rule
 
 
 def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) -> StoredRule | None:
@@ -237,7 +325,7 @@ def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) ->
         check_terms(terms, limits=rule.limits, allowed=keys_of(entity))
     except TermsError as error:
         raise _RefusalError(f"Invalid terms: {error}") from None
-    return replace(rule, terms=terms)
+    return rule._replace(terms=terms)
 
 
 # -- all entities of a request

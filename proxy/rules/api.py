@@ -14,21 +14,19 @@ from kafka_quota_proxy.protocol.api_versions import VersionRange
 from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
     DESCRIBE,
-    Altered,
     AlterRequest,
     AlterResponse,
     DescribeRequest,
     write_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.rules.alter import refuse_alter
+from kafka_quota_proxy.proxy.rules.alter import Decision, refuse_alter
 from kafka_quota_proxy.proxy.rules.codec import RequestedChanges
 from kafka_quota_proxy.proxy.rules.describe import refuse_describe
 from kafka_quota_proxy.proxy.rules.errors import (
     CLUSTER_AUTHORIZATION_FAILED,
     CLUSTER_AUTHORIZATION_FAILED_MESSAGE,
 )
-from kafka_quota_proxy.proxy.rules.outcome import Origin, Outcome
 from kafka_quota_proxy.proxy.rules.text import shown_name
 
 # The longest request of an administrator. It can have some 50,000 entities and limits. Kafka's own limit is
@@ -43,18 +41,23 @@ _MAX_SHOWN_NAME: Final = 64
 VERSIONS: Final[Mapping[int, VersionRange]] = MappingProxyType(
     {api_key: VersionRange(0, HIGHEST_VERSION[api_key]) for api_key in (DESCRIBE, ALTER)}
 )
+# ``Origin.listener`` of a change that came through the admin port.
+ADMIN: Final = "admin"
 QuotaRequest = DescribeRequest | AlterRequest
 
 
-class QuotasAltered(NamedTuple):
-    """The results of a request to change quotas.
+class Origin(NamedTuple):
+    """The client that requests a change of quotas, as recorded in the log of changes.
 
-    ``results`` is for the response in Kafka's API. ``outcomes`` has more detail, for the audit log and the admin port.
+    Attributes:
+        principal: The user, or ``token@ADDRESS`` for a client of the admin port that has a token.
+        listener: The name of the listener to which the client is connected, or ``ADMIN`` for the admin port.
     """
 
-    results: tuple[Altered, ...]
-    outcomes: tuple[Outcome, ...]
-    throttle_time_ms: int = 0  # how long the client must wait after too many changes
+    principal: str
+    client_id: str | None = None
+    address: str = ""
+    listener: str = ""
 
 
 class TicketOwner(Protocol):
@@ -87,7 +90,7 @@ class Ticket:
         self.owner = owner
         self.changes = changes
         self.answer: bytes | None = None
-        self.altered: QuotasAltered | None = None
+        self.altered: Decision | None = None
         self.error: ProtocolError | None = None
         self.is_dropped = False
 

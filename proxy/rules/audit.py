@@ -24,23 +24,23 @@ The last two have an error: ``"error":{"code":44,"name":"POLICY_VIOLATION","mess
 """
 
 import logging
+import math
 import os
 import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import Store
 from kafka_quota_proxy.config.terms import NO_TERMS, written_terms, written_terms_change
-from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
+from kafka_quota_proxy.proxy.rules.alter import APPLIED, RESULTS, UNKNOWN, Outcome
+from kafka_quota_proxy.proxy.rules.api import Origin
 from kafka_quota_proxy.proxy.rules.codec import encode
 from kafka_quota_proxy.proxy.rules.errors import NONE, THROTTLING_QUOTA_EXCEEDED, name_of
 from kafka_quota_proxy.proxy.rules.model import StoredRule
-from kafka_quota_proxy.proxy.rules.outcome import APPLIED, RESULTS, UNKNOWN, Origin, Outcome
 from kafka_quota_proxy.proxy.runtime.disk_access import file_fault
 
 log = logging.getLogger(__name__)
@@ -71,8 +71,7 @@ class RecentChange(NamedTuple):
     outcome: Outcome
 
 
-def now_ms() -> int:
-    """Return the time of a monotonic clock in milliseconds."""
+def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
@@ -81,31 +80,22 @@ class ChangeLog:
 
     ``counts`` contains the number of requested changes for each result in ``COUNTED``. A change concerns one entity.
     ``recent`` contains the last changes that were made, the newest last. There is no audit log needed for them.
+    ``audit`` is the file of the audit log, or None if there is none.
     """
 
     def __init__(self, store: Store) -> None:
         self.counts: Counter[str] = Counter()
         self.recent: deque[RecentChange] = deque(maxlen=MOST_RECENT)
         self._rate = store.changes_per_second
-        self._limit = ChangeLimit(store.changes_per_second, now_ms=now_ms())
-        self._audit = None if store.audit_log is None else AuditFile(Path(store.audit_log))
-        self._attempts = ChangeLimit(_ATTEMPT_LINES_PER_SECOND, now_ms=now_ms())
+        self._limit = ChangeLimit(store.changes_per_second)
+        self.audit = None if store.audit_log is None else AuditFile(Path(store.audit_log))
+        self._attempts = ChangeLimit(_ATTEMPT_LINES_PER_SECOND)
         self._logged_ms = -_AGAIN_AFTER_MS
-
-    @property
-    def is_audited(self) -> bool:
-        """Whether there is an audit log."""
-        return self._audit is not None
-
-    @property
-    def lost(self) -> int:
-        """The number of lines of the audit log that could not be written."""
-        return 0 if self._audit is None else self._audit.lost
 
     def open(self) -> None:
         """Try to open the audit log, if there is one, before any client is served. Raises StartError if that fails."""
-        if self._audit is not None:
-            self._audit.open()
+        if self.audit is not None:
+            self.audit.open()
 
     def begin(self, origin: Origin) -> int:
         """Return how many milliseconds must pass before the proxy accepts another request for changes, or 0.
@@ -113,12 +103,10 @@ class ChangeLog:
         If this is 0, the request counts as one change against the rate limit. Otherwise the caller refuses the request
         of ``origin``. A warning is logged at most once a minute.
         """
-        now = now_ms()
-        wait_ms = self._limit.wait_ms(now_ms=now)
-        if not wait_ms:
-            self._limit.record(1, now_ms=now)
-        elif now - self._logged_ms >= _AGAIN_AFTER_MS:
-            self._logged_ms = now
+        now_ms = _now_ms()
+        wait_ms = self._limit.take(now_ms=now_ms)
+        if wait_ms and now_ms - self._logged_ms >= _AGAIN_AFTER_MS:
+            self._logged_ms = now_ms
             log.warning(
                 "more than %g quotas are changed in a second (store.changes_per_second): %s is refused for %d ms, and "
                 "so are others meanwhile",
@@ -128,40 +116,36 @@ class ChangeLog:
 
     def charge(self, changes: int) -> None:
         """Count further changes of a request against the rate limit, one for each entity."""
-        self._limit.record(changes, now_ms=now_ms())
+        self._limit.charge(changes, now_ms=_now_ms())
 
-    def count(self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, unix_ms: int) -> Sequence[str]:
+    def count(self, outcomes: Sequence[Outcome], origin: Origin, *, unix_ms: int) -> None:
         """Count the results of a request, one for each entity, and keep those of changes that were made.
 
-        ``unix_ms`` is the Unix time of the request. Return the results, each one of ``RESULTS``.
+        ``unix_ms`` is the Unix time of the request.
         """
-        results = []
         for outcome in outcomes:
-            result = outcome.result(is_dry_run=is_dry_run)
-            results.append(result)
-            self.counts[THROTTLED if outcome.error_code == THROTTLING_QUOTA_EXCEEDED else result] += 1
-            if result in (APPLIED, UNKNOWN):
+            is_throttled = outcome.error_code == THROTTLING_QUOTA_EXCEEDED
+            self.counts[THROTTLED if is_throttled else outcome.result] += 1
+            if outcome.result in (APPLIED, UNKNOWN):
                 self.recent.append(RecentChange(unix_ms, origin, outcome))
-        return results
 
-    def write(self, outcomes: Sequence[Outcome], results: Sequence[str], origin: Origin, *, unix_ms: int) -> None:
+    def write(self, outcomes: Sequence[Outcome], origin: Origin, *, unix_ms: int) -> None:
         """Write the outcomes of a request to the audit log, if there is one. An error is logged, not raised.
 
         Each change that was made, or that may have been made, has its line. Attempts have lines up to a limit.
         """
-        if self._audit is None:
+        if self.audit is None:
             return
-        now = now_ms()
-        lines = []
-        for outcome, result in zip(outcomes, results, strict=True):
-            if result not in (APPLIED, UNKNOWN):
-                if self._attempts.wait_ms(now_ms=now):
-                    continue
-                self._attempts.record(1, now_ms=now)
-            lines.append(audit_line(outcome, result, origin, unix_ms=unix_ms))
+        now_ms = _now_ms()
+        # An attempt counts against the limit only if it gets a line.
+        lines = [
+            audit_line(outcome, origin, unix_ms=unix_ms)
+            for outcome in outcomes
+            if outcome.result in (APPLIED, UNKNOWN) or not self._attempts.take(now_ms=now_ms)
+        ]
         # In a flood of requests, most have no lines. Then the file is not accessed.
         if lines:
-            self._audit.append(lines, now_ms=now)
+            self.audit.append(lines, now_ms=now_ms)
 
 
 class AuditFile:
@@ -215,35 +199,33 @@ class ChangeLimit:
     It is a token bucket as in KIP-599. While the number of tokens is not negative, the next request is accepted,
     however many changes it has, and may make the number negative.
 
-    ``now_ms`` is the time of a monotonic clock, here and in the methods.
+    ``now_ms`` is the time of a monotonic clock.
     """
 
-    def __init__(self, changes_per_second: float | None, *, now_ms: int) -> None:
-        self._rate = changes_per_second
-        self._bucket = (
-            None
-            if changes_per_second is None
-            else TokenBucket(burst_ms=_SAVED_MS, byte_rate_limit=changes_per_second, now_ms=now_ms)
-        )
+    def __init__(self, changes_per_second: float | None) -> None:
+        self._ms_per_change = 0.0 if changes_per_second is None else 1_000 / changes_per_second
+        self._empty_ms = -math.inf  # when the bucket had no tokens, or will have none
 
-    def wait_ms(self, *, now_ms: int) -> int:
-        """Return how many milliseconds must pass before the next request is accepted, or 0. This takes no tokens."""
-        if self._bucket is None or self._rate is None:
-            return 0
-        tokens = self._bucket.peek(byte_rate_limit=self._rate, now_ms=now_ms)
+    def take(self, changes: int = 1, *, now_ms: int) -> int:
+        """Accept a request and take a token for each of its changes, unless the number of tokens is negative.
+
+        Return 0, or how many milliseconds must pass before the request is accepted.
+        """
         # The value is rounded first, so that a rounding error of a float does not become a millisecond.
-        return max(0, ceil(round(-tokens / self._rate * 1_000, 6)))
+        wait_ms = math.ceil(round(max(self._empty_ms - now_ms, 0), 6))
+        if not wait_ms:
+            self.charge(changes, now_ms=now_ms)
+        return wait_ms
 
-    def record(self, changes: int, *, now_ms: int) -> None:
+    def charge(self, changes: int, *, now_ms: int) -> None:
         """Take one token for each changed entity."""
-        if self._bucket is not None and self._rate is not None:
-            self._bucket.record(changes, byte_rate_limit=self._rate, now_ms=now_ms)
+        self._empty_ms = max(self._empty_ms, now_ms - _SAVED_MS) + changes * self._ms_per_change
 
 
-def audit_line(outcome: Outcome, result: str, origin: Origin, *, unix_ms: int) -> bytes:
-    """Return the line about one entity of a request, with a newline. ``result`` is one of ``outcome.RESULTS``."""
+def audit_line(outcome: Outcome, origin: Origin, *, unix_ms: int) -> bytes:
+    """Return the line about one entity of a request, with a newline."""
     about = {"time": _time(unix_ms), **_about(origin)}
-    return f"{encode({**about, **_entity(outcome), **_result(outcome, result)})}\n".encode()
+    return f"{encode({**about, **_entity(outcome), **_result(outcome)})}\n".encode()
 
 
 def _about(origin: Origin) -> Mapping[str, str | None]:
@@ -273,15 +255,15 @@ def _rule(rule: StoredRule | None) -> object:
     return {**rule.limits, **({} if rule.terms == NO_TERMS else {"terms": written_terms(rule.terms)})}
 
 
-def _result(outcome: Outcome, result: str) -> Mapping[str, object]:
+def _result(outcome: Outcome) -> Mapping[str, object]:
     if outcome.error_code == NONE:
-        return {"result": result}
+        return {"result": outcome.result}
     error = {
         "code": outcome.error_code,
         "name": name_of(outcome.error_code),
         "message": _cut(outcome.error_message or ""),
     }
-    return {"result": result, "error": error}
+    return {"result": outcome.result, "error": error}
 
 
 def _number(value: float | None) -> object:

@@ -39,7 +39,7 @@ from kafka_quota_proxy.config.terms import (
 )
 from kafka_quota_proxy.config.units import shown
 from kafka_quota_proxy.protocol.client_quotas import Alteration, EntityParts, Op
-from kafka_quota_proxy.proxy.rules.alter import MAX_CHANGED_KEYS
+from kafka_quota_proxy.proxy.rules.alter import MAX_CHANGED_KEYS, UNKNOWN, Outcome
 from kafka_quota_proxy.proxy.rules.effective import RuleStatus
 from kafka_quota_proxy.proxy.rules.errors import NONE, name_of
 from kafka_quota_proxy.proxy.rules.model import (
@@ -51,7 +51,6 @@ from kafka_quota_proxy.proxy.rules.model import (
     keys_of,
     names_of,
 )
-from kafka_quota_proxy.proxy.rules.outcome import Outcome
 
 # Each entity has at least one key, so a request cannot change more entities than keys.
 MAX_CHANGES: Final = MAX_CHANGED_KEYS
@@ -126,7 +125,7 @@ def _result(outcome: Outcome) -> object:
     code = outcome.error_code
     error: dict[str, object] | None = None
     if code != NONE:
-        may_hold = {"may_hold": True} if outcome.is_unknown else {}
+        may_hold = {"may_hold": True} if outcome.result == UNKNOWN else {}
         error = {"code": code, "name": name_of(code), "message": outcome.error_message, **may_hold}
     return {
         "entity": dict(outcome.entity),

@@ -5,7 +5,6 @@ A rule of the file hides the rule of the source for the same entity, even while 
 
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
@@ -19,7 +18,7 @@ from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges, bounded
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 
-_TERMS: Final = tuple(field.name for field in fields(Terms))
+_TERMS: Final = Terms._fields
 _TIMES: Final = ("expires_ms", "schedule", "ramp")
 NOWHERE: Final[Mapping[Entity, str]] = MappingProxyType({})
 

@@ -1,7 +1,6 @@
 """Defines the types for entities, stored rules and their changes, and the names that Kafka's APIs use for entities."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.addresses import canonical, usual_ip
@@ -31,8 +30,7 @@ class Entity(NamedTuple):
         return ", ".join(f"{kind} {name}" for kind, name in zip(ENTITY_TYPES, self, strict=True) if name is not None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRule:
+class StoredRule(NamedTuple):
     """The limits of an entity, by Kafka's keys such as ``producer_byte_rate``, and the terms of these limits.
 
     Terms, such as an expiry, say when and how the limits apply. Kafka's own quotas do not have them.

@@ -93,7 +93,7 @@ class Ours:
         self.rules: dict[Entity, StoredRule] = {}
 
     def alter(self, request: AlterRequest) -> AlterResponse:
-        decision = decide(self.rules, request, sources={}, now_ms=0)
+        decision = decide(self.rules, request, {}, self.rules, now_ms=0)
         for entity, rule in decision.changes:
             if rule is None:
                 del self.rules[entity]

@@ -71,7 +71,7 @@ def _alter(source: Source, rules: Rules) -> None:
     if request.api_version > 1:  # the damage changed the API to one that this function does not read
         return
     assert repr(read_alter_request(write_alter_request(request, client_id=None))) == repr(request)
-    decision = decide(rules, request, sources={Entity("bob"): "file:1"}, now_ms=0)
+    decision = decide(rules, request, {Entity("bob"): "file:1"}, rules, now_ms=0)
     asked = {frozenset(dict(alteration.entity).items()) for alteration in request.alterations}
     assert {frozenset(dict(result.entity).items()) for result in decision.results} == asked
     if decision.changes:

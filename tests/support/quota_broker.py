@@ -66,7 +66,7 @@ class QuotaBroker:
         if self.error_code:
             results = refuse_alter(request, self.error_code, "No.")
         else:
-            decision = decide(self.rules, request, sources={}, now_ms=0)
+            decision = decide(self.rules, request, {}, self.rules, now_ms=0)
             results = decision.results
             apply(self.rules, decision.changes)
         return write_response(

@@ -72,6 +72,6 @@ def quota_change_metrics(change_log: ChangeLog | None) -> Iterator[Family]:
         return
     samples = [(labels(result=result), float(change_log.counts[result])) for result in COUNTED]
     yield PROXY.counter("quota_changes", "Changes of an entity's quotas that were requested, by their result.", samples)
-    if change_log.is_audited:
+    if change_log.audit is not None:
         help_ = "Lines of the audit log that are lost because they could not be written."
-        yield PROXY.counter("quota_audit_lost_lines", help_, [("", float(change_log.lost))])
+        yield PROXY.counter("quota_audit_lost_lines", help_, [("", float(change_log.audit.lost))])

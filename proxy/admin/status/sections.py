@@ -139,7 +139,7 @@ def _change(change: RecentChange) -> Row:
         "address": origin.address,
         "listener": origin.listener,
         "entity": cut(entity),
-        "result": outcome.result(is_dry_run=False),
+        "result": outcome.result,
         "changed": [
             {"key": key, "old": old.get(key), "new": new.get(key)}
             for key in {**old, **new}

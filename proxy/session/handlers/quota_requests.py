@@ -17,11 +17,11 @@ from kafka_quota_proxy.proxy.rules.api import (
     MAX_REFUSED_BYTES,
     MAX_REFUSED_ELEMENTS,
     MAX_REQUEST_BYTES,
+    Origin,
     Ticket,
     refusal,
     unauthorized,
 )
-from kafka_quota_proxy.proxy.rules.outcome import Origin
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler

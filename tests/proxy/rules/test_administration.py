@@ -28,9 +28,8 @@ from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.rules import codec as json_form
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
-from kafka_quota_proxy.proxy.rules.api import QuotaRequest
+from kafka_quota_proxy.proxy.rules.api import Origin, QuotaRequest
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
-from kafka_quota_proxy.proxy.rules.outcome import Origin
 from kafka_quota_proxy.proxy.rules.sqlite import directory_store
 from kafka_quota_proxy.proxy.rules.sqlite.directory_store import DirectoryStore
 from tests.support.quota_request_frames import read_alter_response, write_alter_request, write_describe_request
@@ -173,7 +172,8 @@ async def test_change_on_a_full_disk_is_refused_and_the_next_is_tried(
         assert await one.set(ALICE, {P: 6.0}) == [Altered(0, None, ALICE)]
         assert one.manager.change_log is not None
         assert one.manager.change_log.counts == {"applied": 2, "refused": 200, "unknown": 1}
-        assert one.manager.change_log.lost <= 1  # the limit of file sizes may have hit the audit log, too
+        assert one.manager.change_log.audit is not None
+        assert one.manager.change_log.audit.lost <= 1  # the limit of file sizes may have hit the audit log, too
     lines = [json.loads(line) for line in audit_log.read_text().splitlines()]
     assert [line["result"] for line in lines if line["result"] == "applied"] == ["applied", "applied"]
     async with bed(tmp_path / "d") as again:
@@ -364,7 +364,7 @@ async def test_change_is_made_and_answered_if_auditing_raises(tmp_path: Path, ca
             await asyncio.wait_for(client.has_turn.wait(), 20)
         assert ticket is not None
         assert ticket.altered is not None
-        assert ticket.altered.outcomes[0].result(is_dry_run=False) == "applied"
+        assert ticket.altered.outcomes[0].result == "applied"
         assert [rule.limits.get("producer_byte_rate") for rule in one.manager.rules.quotas] == [6.0]
     assert caplog.text.count("could not audit a quota change by admin") == 2
 
@@ -425,4 +425,5 @@ async def test_repeated_refusals_have_a_bounded_number_of_lines_and_are_all_coun
         assert 101 <= len(audit_log.read_text().splitlines()) <= most
         change_log = one.manager.change_log
     assert change_log is not None
-    assert (change_log.counts["refused"], change_log.lost) == (2_000, 0)
+    assert change_log.audit is not None
+    assert (change_log.counts["refused"], change_log.audit.lost) == (2_000, 0)

@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.model import Enforcement
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange, replacement
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Altered, AlterRequest, EntityParts, Op
 from kafka_quota_proxy.proxy.rules import alter
-from kafka_quota_proxy.proxy.rules.alter import Decision, decide, refuse_alter
+from kafka_quota_proxy.proxy.rules.alter import Decision, decide, refuse, refuse_alter, with_unknown_outcome
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule, keys_of
 from tests.support.quota_requests import CLIENT_KEYS, some_alter
 
@@ -34,13 +34,7 @@ def ask(
 ) -> Decision:
     wanted = tuple(Alteration(entity, tuple(Op(*op) for op in ops.items())) for entity, ops in alterations)
     request = AlterRequest(1, 7, wanted, validate_only)
-    return decide(
-        rules,
-        request,
-        sources=sources or {},
-        terms=terms,
-        now_ms=now_ms,
-    )
+    return decide(rules, request, sources or {}, rules, terms=terms or {}, now_ms=now_ms)
 
 
 def apply(rules: Rules, decision: Decision) -> None:
@@ -84,7 +78,8 @@ def test_v49_validated_request_changes_nothing(ops: dict[str, float | None]) -> 
 
     decision = ask(rules, ((("user", "user"),), ops), validate_only=True)
 
-    assert decision == Decision((Altered(0, None, (("user", "user"),)),), ())
+    assert decision.results == (Altered(0, None, (("user", "user"),)),)
+    assert decision.changes == ()
     assert ask(rules, ((("user", "user"),), ops)).changes
 
 
@@ -179,8 +174,8 @@ def test_first_change_of_a_repeated_entity_is_made_with_one_error() -> None:
 
     decision = ask({}, (PAIR, {P: 1.0}), (turned, {P: 2.0}))
 
-    message = "Ignoring duplicate entity ClientQuotaEntity(entries={client-id=client-id, user=user})"
-    assert decision.results == (Altered(42, message, turned),)
+    message = "Ignoring duplicate entity ClientQuotaEntity(entries={user=user, client-id=client-id})"
+    assert decision.results == (Altered(42, message, PAIR),)
     assert decision.changes == (Change(Entity("user", "client-id"), StoredRule(limits={P: 1.0})),)
 
 
@@ -231,7 +226,8 @@ def test_more_keys_than_kafka_changes_at_a_time_are_refused_as_a_whole(monkeypat
 
     assert told(within) == [(0, None)] * 4
     message = "Request parameters do not satisfy the configured policy."
-    assert beyond == Decision(tuple(Altered(44, message, entity) for entity in (ALICE, *entities)), ())
+    assert beyond.results == tuple(Altered(44, message, entity) for entity in (ALICE, *entities))
+    assert not beyond.changes
     assert told(removed) == [(44, message)] * 3
     assert told(unchanged) == [(0, None)] * 3
 
@@ -245,7 +241,8 @@ def test_full_store_allows_changes_but_no_new_entities(monkeypatch: pytest.Monke
     less = ask(rules, ((("user", "a"),), {P: None}))
     swapped = ask(rules, ((("user", "a"),), {P: None}), (ALICE, {P: 1.0}))
 
-    assert more == Decision((Altered(44, "There are quotas of 3 entities; at most 2 are allowed", ALICE),), ())
+    assert more.results == (Altered(44, "There are quotas of 3 entities; at most 2 are allowed", ALICE),)
+    assert not more.changes
     assert [len(decision.changes) for decision in (changed, less, swapped)] == [1, 1, 2]
 
 
@@ -266,7 +263,7 @@ def test_after_any_requests_each_rule_is_one_that_kafka_allows(seed: int) -> Non
         request = some_alter(random, 1)
         before = dict(rules)
 
-        decision = decide(rules, request, sources={}, now_ms=0)
+        decision = decide(rules, request, {}, rules, now_ms=0)
         assert rules == before
         apply(rules, decision)
 
@@ -280,7 +277,7 @@ def test_after_any_requests_each_rule_is_one_that_kafka_allows(seed: int) -> Non
             assert all(value > 0 for value in rule.limits.values())
         # The same request, sent again, changes nothing.
         if all(result.error_code == 0 for result in decision.results) and not request.validate_only:
-            assert not decide(rules, request, sources={}, now_ms=0).changes
+            assert not decide(rules, request, {}, rules, now_ms=0).changes
 
 
 OBSERVED: Final = Terms(enforcement=Enforcement.OBSERVE)
@@ -324,7 +321,8 @@ def test_a_limit_that_is_set_holds_though_the_rule_has_expired(
     decision = ask(rules, (ALICE, ops), now_ms=now_ms)
     apply(rules, decision)
 
-    assert decision == Decision((Altered(0, None, ALICE),), (Change(Entity("alice"), rule),))
+    assert decision.results == (Altered(0, None, ALICE),)
+    assert decision.changes == (Change(Entity("alice"), rule),)
     assert ask(rules, (ALICE, ops), now_ms=now_ms).changes == ()
 
 
@@ -342,3 +340,42 @@ def test_terms_that_fit_no_rule_are_refused() -> None:
         == "Invalid terms: enforcement: is not for addresses; the setting of the listener applies to them"
     )
     assert (nobody.changes, filed.changes, of_ip.changes) == ((), (), ())
+
+
+def test_each_entity_has_one_outcome() -> None:
+    old = StoredRule(limits={P: 2.0})
+    bob, nobody = (("user", "bob"),), (("group", "x"),)
+    rules = {Entity("alice"): StoredRule(limits={P: 1.0}), Entity("bob"): old}
+    asked = [(one, {P: 2.0}) for one in (ALICE, bob, ALICE, nobody)]
+
+    decision = ask(rules, *asked)
+    alice, of_bob, unknown = decision.outcomes
+
+    assert (alice.old, alice.new, alice.error_code, alice.result) == (rules[Entity("alice")], old, 42, "applied")
+    assert (of_bob.old, of_bob.new, of_bob.error_code, of_bob.result) == (old, old, 0, "unchanged")
+    assert (unknown.old, unknown.new, unknown.error_code, unknown.result) == (None, None, 42, "refused")
+    assert decision.before == {Entity("alice"): rules[Entity("alice")]}
+    assert [one.result for one in ask(rules, *asked, validate_only=True).outcomes] == [
+        "validated", "unchanged", "refused",
+    ]  # fmt: skip
+
+
+def test_a_request_that_is_refused_as_a_whole_has_one_outcome_for_each_entity() -> None:
+    rules = {Entity("alice"): StoredRule(limits={P: 1.0})}
+    request = AlterRequest(1, 7, tuple(Alteration(one, (Op(P, 2.0),)) for one in (ALICE, PAIR, ALICE)), False)
+
+    decision = refuse(request, 44, "no", rules, {})
+
+    assert [(one.entity, one.old, one.new, one[5:]) for one in decision.outcomes] == [
+        (ALICE, rules[Entity("alice")], rules[Entity("alice")], (44, "no", "refused")),
+        (PAIR, None, None, (44, "no", "refused")),
+    ]
+    assert decision.results == refuse_alter(request, 44, "no")
+    assert not decision.changes
+
+
+def test_only_changes_have_an_unknown_outcome() -> None:
+    decision = with_unknown_outcome(ask({}, (ALICE, {P: 2.0}), (PAIR, {P: 0.0}), ((("user", "b"),), {})), 7, "late")
+
+    assert [one.result for one in decision.outcomes] == ["unknown", "refused", "unchanged"]
+    assert [code for code, _ in told(decision)] == [7, 42, 0]

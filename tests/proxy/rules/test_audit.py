@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.terms import Terms, TermsChange
 from kafka_quota_proxy.protocol.client_quotas import Op
+from kafka_quota_proxy.proxy.rules.alter import Outcome
+from kafka_quota_proxy.proxy.rules.api import Origin
 from kafka_quota_proxy.proxy.rules.audit import AuditFile, ChangeLimit, audit_line
 from kafka_quota_proxy.proxy.rules.model import StoredRule
-from kafka_quota_proxy.proxy.rules.outcome import Origin, Outcome
 
 P = "producer_byte_rate"
 ALICE = (("user", "alice"),)
@@ -21,16 +22,12 @@ ADMIN = Origin("admin", "adminclient-1", "10.0.0.5", "clients")
 NOW_MS = 1_767_268_800_123
 OLD, NEW = StoredRule(limits={P: 1.0}), StoredRule(limits={P: 2.0}, terms=Terms(expires_ms=NOW_MS - 123))
 TERMS_CHANGE = TermsChange(given=NEW.terms, removed=frozenset({"ramp"}))
-APPLIED = Outcome(ALICE, (Op(P, 2.0), Op("x", None)), TERMS_CHANGE, OLD, NEW, 0, None)
-REFUSED = Outcome(ALICE, (Op(P, float("inf")),), None, OLD, OLD, 42, "Quota must be finite")
+APPLIED = Outcome(ALICE, (Op(P, 2.0), Op("x", None)), TERMS_CHANGE, OLD, NEW, result="applied")
+REFUSED = Outcome(ALICE, (Op(P, float("inf")),), None, OLD, OLD, 42, "Quota must be finite", "refused")
 
 
-def line_of(outcome: Outcome, origin: Origin = ADMIN, *, is_dry_run: bool = False) -> bytes:
-    return audit_line(outcome, outcome.result(is_dry_run=is_dry_run), origin, unix_ms=NOW_MS)
-
-
-def told(outcome: Outcome, *, is_dry_run: bool = False) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(line_of(outcome, is_dry_run=is_dry_run))
+def told(outcome: Outcome) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(audit_line(outcome, ADMIN, unix_ms=NOW_MS))
     return found
 
 
@@ -61,13 +58,13 @@ def test_line_has_client_change_old_and_new_rule_and_time() -> None:
         "result": "refused",
         "error": {"code": 42, "name": "INVALID_REQUEST", "message": "Quota must be finite"},
     }
-    assert told(APPLIED, is_dry_run=True)["result"] == "validated"
+    assert told(APPLIED._replace(result="validated"))["result"] == "validated"
 
 
 @given(st.text(), st.text(), st.lists(st.tuples(st.text(), st.floats() | st.none()), max_size=3))
 def test_any_names_are_written_as_one_line_of_ascii(name: str, key: str, asked: list[tuple[str, float]]) -> None:
     outcome = Outcome(((key, name),), tuple(Op(*one) for one in asked), None, None, None, 42, name)
-    line = line_of(outcome, Origin(name, name, name, name))
+    line = audit_line(outcome, Origin(name, name, name, name), unix_ms=NOW_MS)
 
     assert line.count(b"\n") == 1
     assert line.isascii()
@@ -75,14 +72,14 @@ def test_any_names_are_written_as_one_line_of_ascii(name: str, key: str, asked: 
 
 
 def test_burst_of_ten_seconds_passes_and_then_the_rate() -> None:
-    limit = ChangeLimit(100.0, now_ms=0)
+    limit = ChangeLimit(100.0)
 
-    limit.record(1_000, now_ms=0)
-    assert limit.wait_ms(now_ms=0) == 0  # the limit is not exceeded yet, so one more request of any size passes
-    limit.record(50, now_ms=0)
-    assert limit.wait_ms(now_ms=0) == 500
-    assert limit.wait_ms(now_ms=499) == 1
-    assert limit.wait_ms(now_ms=500) == 0
+    assert limit.take(1_000, now_ms=0) == 0
+    assert limit.take(50, now_ms=0) == 0  # the limit is not exceeded yet, so one more request of any size passes
+    assert [limit.take(now_ms=now_ms) for now_ms in (0, 499, 500, 500)] == [500, 1, 0, 10]
+    assert limit.take(1_001, now_ms=60_000) == 0  # no more than ten seconds are saved up
+    assert limit.take(now_ms=60_000) == 10
+    assert {ChangeLimit(None).take(1_000, now_ms=0) for _ in range(3)} == {0}
 
 
 def test_lines_are_appended_and_go_to_a_new_file_after_a_rename(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from kafka_quota_proxy.config.schedule import Ramp, Schedule
 from kafka_quota_proxy.config.strict_json import StrictJsonError, parse_json
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
+from kafka_quota_proxy.proxy.rules.alter import REFUSED, UNKNOWN, Outcome
 from kafka_quota_proxy.proxy.rules.codec import (
     JsonFormError,
     RequestedChanges,
@@ -31,7 +32,6 @@ from kafka_quota_proxy.proxy.rules.codec import (
 )
 from kafka_quota_proxy.proxy.rules.effective import RuleStatus
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, keys_of
-from kafka_quota_proxy.proxy.rules.outcome import Outcome
 
 P = "producer_byte_rate"
 
@@ -222,7 +222,7 @@ def test_null_instead_of_limits_removes_all() -> None:
 )
 def test_results_that_were_written_are_read(code: int, is_unknown: bool, error: str | None) -> None:
     new = StoredRule(limits={P: 5.0}, terms=NO_TERMS)
-    outcome = Outcome((("user", "alice"),), (), None, None, new, code, error, is_unknown)
+    outcome = Outcome((("user", "alice"),), (), None, None, new, code, error, UNKNOWN if is_unknown else REFUSED)
 
     written = "".join(written_results([outcome, outcome], is_dry_run=False))
 

@@ -24,9 +24,9 @@ from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, O
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable
+from kafka_quota_proxy.proxy.rules.api import Origin
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
-from kafka_quota_proxy.proxy.rules.outcome import Origin
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.builds import interpreted_only
 from tests.support.quota_request_frames import read_alter_response, write_alter_request

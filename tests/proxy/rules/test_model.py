@@ -6,12 +6,9 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.quota_kinds import parse_limit
-from kafka_quota_proxy.config.terms import Terms
-from kafka_quota_proxy.protocol.client_quotas import Alteration, Altered, Op
 from kafka_quota_proxy.proxy.rules.model import (
     CLIENT_KEYS,
     IP_KEYS,
-    Change,
     Entity,
     StoredRule,
     entity_of,
@@ -19,7 +16,6 @@ from kafka_quota_proxy.proxy.rules.model import (
     keys_of,
     names_of,
 )
-from kafka_quota_proxy.proxy.rules.outcome import outcomes
 from kafka_quota_proxy.proxy.rules.text import in_order, shown_entity, shown_limit, shown_limits
 from tests.support.quota_rules import names
 
@@ -69,24 +65,6 @@ def test_v62_addresses_have_one_key_and_all_others_four(entity: Entity, keys: ob
 )
 def test_host_names_and_other_types_have_no_rules(names: dict[str, str | None], expected: bool) -> None:
     assert is_known(names) is expected
-
-
-P = "producer_byte_rate"
-ALICE = (("user", "alice"),)
-OLD, NEW = StoredRule(limits={P: 1.0}), StoredRule(limits={P: 2.0}, terms=Terms(expires_ms=1))
-
-
-def test_each_entity_has_one_outcome() -> None:
-    bob, nobody = (("user", "bob"),), (("group", "x"),)
-    asked = [Alteration(one, (Op(P, 2.0),)) for one in (ALICE, bob, ALICE, nobody)]
-    results = [Altered(42, "twice", ALICE), Altered(0, None, bob), Altered(42, "unknown", nobody)]
-    changes = [Change(Entity("alice"), NEW)]
-
-    alice, of_bob, unknown = outcomes(asked, results, changes, {Entity("alice"): OLD, Entity("bob"): OLD}, {})
-
-    assert (alice.old, alice.new, alice.error_code) == (OLD, NEW, 42)
-    assert (of_bob.old, of_bob.new, of_bob.error_code) == (OLD, OLD, 0)
-    assert (unknown.old, unknown.new, unknown.error_message) == (None, None, "unknown")
 
 
 P, C, R = "producer_byte_rate", "consumer_byte_rate", "request_percentage"

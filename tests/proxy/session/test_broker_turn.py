@@ -11,8 +11,7 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     POLL_GRACE_US,
 )
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL
-from kafka_quota_proxy.proxy.rules.api import Administration, Ticket
-from kafka_quota_proxy.proxy.rules.outcome import Origin
+from kafka_quota_proxy.proxy.rules.api import Administration, Origin, Ticket
 from tests.simulation.wire.transfer import FetchedPartition, FetchedTopic
 from tests.simulation.wire.transfer import fetch as written_fetch
 from tests.support.frames import (

@@ -19,9 +19,10 @@ from kafka_quota_proxy.proxy.admin.status.sections import (
     rules_section,
 )
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
+from kafka_quota_proxy.proxy.rules.alter import APPLIED, UNCHANGED, UNKNOWN, Outcome
+from kafka_quota_proxy.proxy.rules.api import Origin
 from kafka_quota_proxy.proxy.rules.audit import MOST_RECENT, ChangeLog
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
-from kafka_quota_proxy.proxy.rules.outcome import Origin, Outcome
 from kafka_quota_proxy.proxy.server.brokers.faults import Fault as UpstreamFault
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 from kafka_quota_proxy.proxy.server.server import Server
@@ -80,18 +81,18 @@ def test_the_last_read_of_the_file_has_a_bounded_number_of_faults() -> None:
     }
 
 
-def outcome(name: str | None, old: float | None, new: float | None, *, is_unknown: bool = False) -> Outcome:
+def outcome(name: str | None, old: float | None, new: float | None, result: str = APPLIED) -> Outcome:
     key = "producer_byte_rate"
     rules = [
         None if limit is None else StoredRule(limits={key: limit, "consumer_byte_rate": 7.0}) for limit in (old, new)
     ]
-    return Outcome((("user", name),), (Op(key, new),), None, rules[0], rules[1], 0, None, is_unknown)
+    return Outcome((("user", name),), (Op(key, new),), None, rules[0], rules[1], 0, None, result)
 
 
 def test_a_change_has_the_old_and_the_new_limit(tmp_path: Path) -> None:
     log = ChangeLog(Store(directory=str(tmp_path)))
-    log.count([outcome("alice", 1_000_000.0, 2_000_000.0)], ORIGIN, is_dry_run=False, unix_ms=1_767_225_600_000)
-    log.count([outcome(None, None, 5.0, is_unknown=True)], ORIGIN, is_dry_run=False, unix_ms=1_767_225_601_000)
+    log.count([outcome("alice", 1_000_000.0, 2_000_000.0)], ORIGIN, unix_ms=1_767_225_600_000)
+    log.count([outcome(None, None, 5.0, UNKNOWN)], ORIGIN, unix_ms=1_767_225_601_000)
 
     newest, oldest = change_rows(log) or []
 
@@ -113,8 +114,8 @@ def test_a_change_has_the_old_and_the_new_limit(tmp_path: Path) -> None:
 
 def test_only_the_last_changes_are_kept_and_only_those_that_were_made(tmp_path: Path) -> None:
     log = ChangeLog(Store(directory=str(tmp_path)))
-    log.count([outcome(f"u{number}", None, 1.0) for number in range(500)], ORIGIN, is_dry_run=False, unix_ms=0)
-    log.count([outcome("same", 1.0, 1.0)], ORIGIN, is_dry_run=False, unix_ms=0)
+    log.count([outcome(f"u{number}", None, 1.0) for number in range(500)], ORIGIN, unix_ms=0)
+    log.count([outcome("same", 1.0, 1.0, UNCHANGED)], ORIGIN, unix_ms=0)
 
     rows = change_rows(log) or []
 
@@ -143,7 +144,7 @@ async def test_rules_are_counted_whatever_their_source() -> None:
 
 def test_names_are_cut(tmp_path: Path) -> None:
     log = ChangeLog(Store(directory=str(tmp_path)))
-    log.count([outcome("é" * 30_000, None, 1.0)], ORIGIN._replace(principal="p" * 30_000), is_dry_run=False, unix_ms=0)
+    log.count([outcome("é" * 30_000, None, 1.0)], ORIGIN._replace(principal="p" * 30_000), unix_ms=0)
 
     (row,) = change_rows(log) or []
 

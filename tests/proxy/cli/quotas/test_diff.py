@@ -25,7 +25,7 @@ def test_changes_produce_the_new_rules(old: Rules, wanted: Rules) -> None:
     read = read_changes(json.loads(written_changes(asked)))
     rules = dict(old)
     request = AlterRequest(0, 0, read.alterations, False)
-    decision = decide(rules, request, sources={}, now_ms=0, terms=read.terms)
+    decision = decide(rules, request, {}, rules, now_ms=0, terms=read.terms)
     apply(rules, decision.changes)
 
     # Random terms may not fit the limits. Those are refused.

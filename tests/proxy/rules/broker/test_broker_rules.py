@@ -88,7 +88,7 @@ def test_differences_turn_the_old_rules_into_the_new(seed: int) -> None:
     rules: dict[Entity, StoredRule] = {}
     followed: dict[Entity, StoredRule] = {}
     for _ in range(20):
-        apply(rules, decide(rules, some_alter(random, 1), sources={}, now_ms=0).changes)
+        apply(rules, decide(rules, some_alter(random, 1), {}, rules, now_ms=0).changes)
         now = rules_of(describe(rules, DescribeRequest(1, 1, (), False))).rules
         changes = differences(followed, now)
         assert len({entity for entity, _ in changes}) == len(changes)

@@ -69,7 +69,7 @@ def test_upstreams_of_one_node_share_its_broker_under_any_name() -> None:
     assert ways.groups() == [[0, 2], [1]]
     assert ways.joined == [ways.all[2]]
     assert ways.brokers.first(ways.all[2].broker) is ways.all[0]
-    assert [str(one.identity) for one in ways.brokers] == ["node 1 of cluster c", "node 2 of cluster c"]
+    assert [str(one.identity) for one in ways.brokers.brokers] == ["node 1 of cluster c", "node 2 of cluster c"]
 
 
 def test_equal_node_ids_of_two_clusters_are_two_brokers_even_at_one_address() -> None:

@@ -32,11 +32,11 @@ from kafka_quota_proxy.proxy.rules.api import (
     MAX_REFUSED_ELEMENTS,
     MAX_REQUEST_BYTES,
     Administration,
+    Origin,
     QuotaRequest,
     Ticket,
     unauthorized,
 )
-from kafka_quota_proxy.proxy.rules.outcome import Origin
 from tests.support.frames import api_versions_response, other_request, other_response, produce_request, produce_response
 from tests.support.logins import (
     Dialogue,
