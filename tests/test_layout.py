@@ -70,7 +70,6 @@ EXCEPTIONS = {
     "proxy/cli/demo/clients.py": "tests/proxy/cli/demo/test_runner.py",
     # The base class of three handlers is tested with the one that uses all of it.
     "proxy/session/handlers/whole_request.py": "tests/proxy/session/handlers/test_topic_mutations.py",
-    "proxy/session/handlers/handler_set.py": "tests/proxy/session/test_request_stream.py",
     **{
         f"proxy/fair_queue/{name}.py": "tests/proxy/session/test_broker_turn.py"
         for name in ("connection_queue", "queue_stats", "slot_timeouts")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 from librt.strings import read_i32_be
 
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import HeadTooLong
-from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
+from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, read_request_head
 from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
 from kafka_quota_proxy.proxy.session import acks_zero
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
@@ -16,14 +16,12 @@ from kafka_quota_proxy.proxy.session.broker_turn import MAX_REFUSED_BYTES
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
-from kafka_quota_proxy.proxy.session.handlers.handler_set import HandlerSet
 from kafka_quota_proxy.proxy.session.handlers.login import NEEDS_MORE, LoginHandler
 from kafka_quota_proxy.proxy.session.handlers.other import OtherHandler
 from kafka_quota_proxy.proxy.session.handlers.quota_requests import QuotaRequestHandler
 from kafka_quota_proxy.proxy.session.handlers.table import HANDLERS
 from kafka_quota_proxy.proxy.session.handlers.unanswered_only import UnansweredOnlyHandler, end_of_answered
 from kafka_quota_proxy.proxy.session.in_flight import RequestProfile, charged_buckets
-from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
 from kafka_quota_proxy.proxy.session.state import SessionState
 from kafka_quota_proxy.proxy.session.unfinished import may_go_on
@@ -41,12 +39,15 @@ _FEW_PENDING: Final = 16
 # The longest waiting request that is read to its end: a full batch of most producers has a megabyte.
 _MAX_WAITING_BYTES: Final = 5 * 256 * 1024
 
+H = TypeVar("H", bound=Handler)
+
 
 class RequestStream:
     """Takes the bytes that one client sends, and forwards its requests to the broker as soon as they may be forwarded.
 
     Attributes:
-        handlers: The handlers of this connection, one for each family of APIs that the client has used.
+        handlers: The handlers of this connection by their class, one for each family of APIs that the client has used.
+        other: The handler of all APIs without one of their own.
         profile: What is known about the last Produce or fetch. Most likely it also holds for the next request.
         question: A request of the proxy's own, which is sent to the broker next. Empty if there is none.
         waiting: The handler of a request about client quotas that waits for its answer, or None.
@@ -54,7 +55,7 @@ class RequestStream:
     """
 
     __slots__ = (
-        "_at", "_data", "_left_before", "_other", "_pieces", "_state", "_work", "_work_ms", "handlers", "login",
+        "_at", "_data", "_left_before", "_pieces", "_state", "_work", "_work_ms", "handlers", "login", "other",
         "profile", "question", "waiting",
     )  # fmt: skip
 
@@ -68,8 +69,8 @@ class RequestStream:
         self._work_ms = 0  # when requests were last looked at
         self._work = 0  # how much may still be done then
         self._left_before = 0  # what was missing of the partly forwarded request at the last look
-        self.handlers = HandlerSet(state)
-        self._other = OtherHandler(state)
+        self.handlers: dict[type[Handler], Handler] = {}
+        self.other = OtherHandler(state)
         self.profile: RequestProfile | None = None
         self.question = b""
         self.waiting: QuotaRequestHandler | None = None
@@ -290,7 +291,7 @@ class RequestStream:
     def _max_kept_bytes(self) -> int:
         """Return how many bytes of an incomplete request may be kept, which depends on the handlers in use."""
         state = self._state
-        kept_bytes = [handler.max_kept_bytes for handler in self.handlers]
+        kept_bytes = [handler.max_kept_bytes for handler in self.handlers.values()]
         if state.account.believes_replicas():
             kept_bytes.append(MAX_REPLICA_FETCH_BYTES)
         refuses = state.broker_turn.refuses_until_ms or state.broker_turn.refused
@@ -325,35 +326,28 @@ class RequestStream:
             state.block(BlockedBy.END)
             state.take_no_more()
             return None
-        edit = self._handle(data, position, head, now_ms)
+        kind = UnansweredOnlyHandler if state.drops_answered else HANDLERS.get(api_key)
+        handler = self.other if kind is None else self.handlers.get(kind) or self.handler(kind)
+        edit = handler.take(data, position, head, now_ms)
         if edit is None and broker_turn.is_refused:
             edit = broker_turn.refuse(data, position, head.size_bytes, now_ms)
             if edit is None:
-                edit = self._handle(data, position, head, now_ms)
+                edit = handler.take(data, position, head, now_ms)
+        if account.stale_buckets:
+            self.release_stale_buckets(now_ms)
         if edit is None:
             return None
         context.counters.frame(api_key, head.api_version)
         return head.size_bytes, edit
 
-    def _handle(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Let the handler of the request decide, and return what it returns. See ``Handler.take``."""
-        kind = HANDLERS.get(head.api_key)
-        handler: Handler = self._other
-        if self._state.drops_answered:
-            handler = self.handlers.get(UnansweredOnlyHandler)
-        elif kind is not None and kind.is_needed(self._state, head):
-            handler = self.handlers.get(kind)
-        return handler.take(data, position, head, now_ms)
-
     # -- calls of the handlers --
 
-    def pass_other(self, head: RequestHead, now_ms: int) -> Edit | None:
-        """Let ``OtherHandler`` decide on a request. It is then forwarded unchanged, has to wait, or is refused."""
-        return self._other.take(b"", 0, head, now_ms)
-
-    def expect_as_is(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """Note a forwarded request. In its response, only the throttle time and the brokers' addresses are edited."""
-        self._other.pass_on(head, charge)
+    def handler(self, kind: type[H]) -> H:
+        """Return the handler of class ``kind``. The first call creates it."""
+        found = self.handlers.get(kind)
+        if found is None:
+            found = self.handlers[kind] = kind(self._state)
+        return found  # type: ignore[return-value] # the key is its type
 
     def is_muted(self, now_ms: int) -> bool:
         """Return whether the client is muted, so that its next request has to wait.
@@ -378,7 +372,7 @@ class RequestStream:
             if self.profile is not None and self.profile.bucket is not None and not account.holds(self.profile.bucket):
                 self.profile = None  # a bucket that is released may be removed, and must not be charged then
             charged = set(charged_buckets((*state.in_flight, *(state.unsent or ()))))
-            for handler in self.handlers:
+            for handler in self.handlers.values():
                 charged.add(handler.charged_bucket)
             account.release_stale(charged, now_ms=now_ms)
         return len(account.stale_buckets)

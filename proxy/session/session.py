@@ -29,7 +29,6 @@ from kafka_quota_proxy.proxy.session.bucket_turn import BucketTurn
 from kafka_quota_proxy.proxy.session.client_account import ClientAccount, ConnectionContext
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import FollowerFetchHandler
 from kafka_quota_proxy.proxy.session.handlers.produce import ProduceHandler
-from kafka_quota_proxy.proxy.session.handlers.quota_requests import QuotaRequestHandler
 from kafka_quota_proxy.proxy.session.replica.follower_fetch import Follower
 from kafka_quota_proxy.proxy.session.request_stream import RequestStream
 from kafka_quota_proxy.proxy.session.response_stream import ResponseStream
@@ -98,8 +97,8 @@ class Session:
     @property
     def follower(self) -> Follower | None:
         """The state of the client's fetches if it is a follower. None until a limit on replication applies to them."""
-        handler = self._requests.handlers.made(FollowerFetchHandler)
-        return None if handler is None else handler.follower
+        handler = self._requests.handlers.get(FollowerFetchHandler)
+        return handler.follower if isinstance(handler, FollowerFetchHandler) else None
 
     @property
     def wake_at_ms(self) -> int:
@@ -125,8 +124,7 @@ class Session:
     @property
     def owes_answers(self) -> bool:
         """Whether a response is awaited from the broker or from the proxy itself, or is partly forwarded."""
-        quotas = self._requests.handlers.made(QuotaRequestHandler)
-        is_decided_elsewhere = quotas is not None and quotas.is_pending
+        is_decided_elsewhere = self._requests.waiting is not None
         return self.state.is_response_awaited or self._responses.is_open or is_decided_elsewhere
 
     @property
@@ -191,7 +189,8 @@ class Session:
         state = self.state
         state.account.release()
         self._turn.refuses_until_ms = 0
-        self._requests.handlers.release()
+        for handler in self._requests.handlers.values():
+            handler.release()
         if state.is_ending:
             state.take_no_more()
         self._responses.stop_delaying()
@@ -333,7 +332,8 @@ class Session:
         state.bucket_turn.leave()
         state.rate_turn.leave()
         in_flight.clear()
-        self._requests.handlers.close()
+        for handler in self._requests.handlers.values():
+            handler.close()
         self._turn.leave()
         state.account.close(now_ms=now_ms)
         return unanswered

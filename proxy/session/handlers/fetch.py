@@ -25,7 +25,6 @@ from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, capped_fe
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import FollowerFetchHandler
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
-from kafka_quota_proxy.proxy.session.profiles import profile_of
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.state import SessionState
 
@@ -98,17 +97,15 @@ class FetchHandler(Handler):
                 return None
             replica_id = fetch.read_replica_id(data, head.body, frame_end, head.api_version)
             if replica_id >= 0:
-                follower = state.requests.handlers.get(FollowerFetchHandler)
+                follower = state.requests.handler(FollowerFetchHandler)
                 return follower.take_fetch(data, position, head, replica_id, now_ms)
         bucket = state.account.fetch_bucket(head.client_id, now_ms)
-        state.account.request_buckets(head.client_id, now_ms)
+        charge = state.broker_turn.charge_of(head, now_ms)
         if state.requests.is_muted(now_ms):
             return None
         # If the client may be a follower, the replica_id of each of its fetches has to be read.
         front_end = None if believes else head.body
-        profile = profile_of(
-            state, self, data, position, head, bucket=bucket, front_end=front_end, acks=1, now_ms=now_ms
-        )
+        profile = self._profile(data, position, head, bucket=bucket, charge=charge, front_end=front_end)
         return self.repeat(profile, data, position, head.size_bytes, head.correlation_id, now_ms)
 
     def repeat(

@@ -47,7 +47,7 @@ class FollowerFetchHandler(WholeRequestHandler):
             state.block(BlockedBy.REPLICATION_QUOTA)
             return None
         if follower is None or not follower.is_throttled(replica_id, api_version, now_ms=now_ms):
-            state.requests.expect_as_is(head, None)
+            state.requests.other.pass_on(head, None)
             return NO_EDIT
         if not state.is_alone():
             return None

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from librt.strings import read_i32_be
+
+from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead
 from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endpoints
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED, MOVED, may_name_leaders, streams
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, response_edit
 from kafka_quota_proxy.proxy.session.in_flight import RequestProfile
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.state import SessionState
+
+# The longest head that is kept for comparison. Names may have 32 KB, which is too much to keep for each connection.
+_MAX_PROFILE_BYTES: Final = 1024
 
 
 class BegunResponse(NamedTuple):
@@ -54,11 +61,6 @@ class Handler:
     def __init__(self, state: SessionState) -> None:
         self._state = state
 
-    @classmethod
-    def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """Return whether a request needs this handler on this listener. Otherwise ``OtherHandler`` handles it."""
-        return True
-
     # -- requests --
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
@@ -84,6 +86,33 @@ class Handler:
         ``profile`` is the profile of the earlier request, which makes it unnecessary to read the head again.
         """
         raise NotImplementedError
+
+    def _profile(
+        self,
+        data: bytes,
+        position: int,
+        head: RequestHead,
+        *,
+        bucket: Bucket,
+        charge: RequestCharge | None,
+        front_end: int | None,
+        acks: int = 1,
+    ) -> RequestProfile:
+        """Return the profile of a request, and keep it for later requests with the same head.
+
+        ``front_end`` is the offset in ``data`` at which the head ends. If it is None, the profile is not kept.
+        """
+        profile = RequestProfile(
+            self, head.api_key, head.api_version, head.client_id, acks=acks, bucket=bucket, charge=charge
+        )
+        profile.front_end = (front_end or head.body) - position
+        if front_end is not None and profile.front_end <= _MAX_PROFILE_BYTES:
+            profile.api = read_i32_be(data, position + 4)
+            profile.front = data[position + 12 : front_end]
+            profile.generation = self._state.context.quotas.generation
+            if head.api_version <= HIGHEST_VERSION[head.api_key]:
+                self._state.requests.profile = profile
+        return profile
 
     @property
     def max_kept_bytes(self) -> int:

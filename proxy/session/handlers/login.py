@@ -14,7 +14,6 @@ from kafka_quota_proxy.proxy.session.counters import FAILED
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse, Handler
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
-from kafka_quota_proxy.proxy.session.profiles import charge_of
 from kafka_quota_proxy.proxy.session.sasl_login import Login, Verdict
 from kafka_quota_proxy.proxy.session.state import SessionState
 
@@ -93,9 +92,10 @@ class LoginHandler(Handler):
         charge = None
         may_be_charged = state.account.is_counted or login.principal is not None or login.is_out_of_place
         if may_be_charged and state.context.quotas.limits_requests:
-            charge = charge_of(state, head, now_ms)
-            state.requests.release_stale_buckets(now_ms)
-            if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, size_bytes, now_ms):
+            charge = state.broker_turn.charge_of(head, now_ms)
+            if charge is not None and (
+                state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, size_bytes, now_ms)
+            ):
                 return None
         claim = state.context.policy.oauthbearer_claim
         login.ask(api_key, api_version, memoryview(data)[body:frame_end], claim=claim)

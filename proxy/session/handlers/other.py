@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.header import RequestHead
-from kafka_quota_proxy.proxy.fair_queue.request_kind import request_kind
-from kafka_quota_proxy.proxy.quota.request_time import is_exempt
-from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse, Handler
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
@@ -27,13 +24,8 @@ class OtherHandler(Handler):
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
         """Forward a request unchanged if the request quotas and the fair call queue allow it."""
         state = self._state
-        charge = None
-        if state.context.quotas.limits_requests or state.broker_turn.queued is not None:
-            exempt = is_exempt(head.api_key, is_broker=state.account.believes_replicas())
-            buckets = NO_BUCKETS if exempt else state.account.request_buckets(head.client_id, now_ms)
-            state.requests.release_stale_buckets(now_ms)
-            kind = request_kind(head.api_key, head.api_version)
-            charge = RequestCharge(buckets, kind, state.broker_turn.identity(head.client_id))
+        charge = state.broker_turn.charge_of(head, now_ms)
+        if charge is not None:
             if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):
                 return None
             state.broker_turn.begin(charge, now_ms)

@@ -12,7 +12,6 @@ from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
 from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT, PendingRequest, RequestProfile
-from kafka_quota_proxy.proxy.session.profiles import profile_of
 
 
 class ProduceHandler(Handler):
@@ -28,13 +27,11 @@ class ProduceHandler(Handler):
         if acks is None:
             return None
         bucket = state.account.produce_bucket(client_id, now_ms)
-        state.account.request_buckets(client_id, now_ms)
+        charge = state.broker_turn.charge_of(head, now_ms, acks=acks)
         if now_ms >= state.broker_turn.refuses_until_ms and state.requests.is_muted(now_ms):
             return None
         front_end = produce.end_of_plain_acks(data, body, api_version)
-        profile = profile_of(
-            state, self, data, position, head, bucket=bucket, front_end=front_end, acks=acks, now_ms=now_ms
-        )
+        profile = self._profile(data, position, head, bucket=bucket, charge=charge, front_end=front_end, acks=acks)
         return self.repeat(profile, data, position, size_bytes, correlation_id, now_ms)
 
     def repeat(

@@ -25,7 +25,6 @@ from kafka_quota_proxy.proxy.rules.api import (
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
-from kafka_quota_proxy.proxy.session.profiles import charge_of
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest_wait
 from kafka_quota_proxy.proxy.session.state import SessionState
 
@@ -38,7 +37,7 @@ class _Pending(NamedTuple):
 
     ticket: Ticket
     head: RequestHead
-    charge: RequestCharge
+    charge: RequestCharge | None
 
 
 class QuotaRequestHandler(Handler):
@@ -53,35 +52,25 @@ class QuotaRequestHandler(Handler):
         self._pending: _Pending | None = None
         self._is_coming = False  # whether a request has arrived only in part
 
-    @classmethod
-    def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """Return whether the proxy may answer the request."""
-        return state.context.policy.administration is not None
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether a request about client quotas waits for its answer. The requested change may already be in force."""
-        return self._pending is not None
-
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
         """Answer a request about client quotas, or forward it if the listener has no administrators."""
         state = self._state
         administration = state.context.policy.administration
-        if administration is None:  # the listener's settings have changed meanwhile
-            return state.requests.pass_other(head, now_ms)
+        if administration is None:
+            return state.requests.other.take(data, position, head, now_ms)
         principal, frame_end = state.account.principal, position + 4 + head.size_bytes
         is_admin = principal in administration.admins
         self._check(head, is_admin=is_admin, now_ms=now_ms)
         self._is_coming = frame_end > len(data)
         if self._is_coming or not state.is_alone():
             return None
-        charge = charge_of(state, head, now_ms)
-        if is_admin:
-            # An administrator does not queue for a busy broker, because a change of quotas may help the broker.
-            charge = charge._replace(identity=None)
-        state.requests.release_stale_buckets(now_ms)
-        if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):
-            return None
+        charge = state.broker_turn.charge_of(head, now_ms)
+        if charge is not None:
+            if is_admin:
+                # An administrator does not queue for a busy broker, because a change of quotas may help the broker.
+                charge = charge._replace(identity=None)
+            if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):
+                return None
         frame = data[position:frame_end]
         client_id = head.client_id.decode("utf-8", "replace")
         origin = Origin(principal, client_id, state.account.peer_host, administration.listener)
@@ -96,8 +85,7 @@ class QuotaRequestHandler(Handler):
         message = unauthorized(principal)
         answer = refusal(read_request(frame, most_elements=MAX_REFUSED_ELEMENTS), message)
         administration.handler.refused(origin, message, now_ms)
-        state.to_client.append(self._charge(charge, head, answer, now_ms))
-        state.broker_turn.leave()
+        state.to_client.append(answer if charge is None else self._charge(charge, head, answer, now_ms))
         return position, frame_end, b""
 
     def _check(self, head: RequestHead, *, is_admin: bool, now_ms: int) -> None:
@@ -138,8 +126,8 @@ class QuotaRequestHandler(Handler):
             return 0
         self._pending = state.requests.waiting = None
         state.held_until_ms = 0
-        state.to_client.append(self._charge(charge, head, ticket.answer, now_ms))
-        state.broker_turn.leave()
+        answer = ticket.answer
+        state.to_client.append(answer if charge is None else self._charge(charge, head, answer, now_ms))
         return 4 + head.size_bytes
 
     def _charge(self, charge: RequestCharge, head: RequestHead, answer: bytes, now_ms: int) -> bytes:
@@ -151,6 +139,7 @@ class QuotaRequestHandler(Handler):
         charges = charge.settle(NO_TIME, head.size_bytes, len(answer) - 4, scale=scale, now_ms=now_ms)
         found = longest_wait(account, charges, now_ms=now_ms)
         state.broker_turn.charge_turn(charge)
+        state.broker_turn.leave()
         if found is None:
             return answer
         # The proxy's own answer is not held back. With the enforcement `delay` the client is muted instead.

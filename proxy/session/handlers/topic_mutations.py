@@ -37,7 +37,6 @@ from kafka_quota_proxy.proxy.session.handlers.whole_request import (
     Hold,
     WholeRequestHandler,
 )
-from kafka_quota_proxy.proxy.session.profiles import charge_of
 from kafka_quota_proxy.proxy.session.state import SessionState
 
 # The longest request that is accepted, which has some 50,000 topics. Kafka accepts up to socket.request.max.bytes.
@@ -83,28 +82,24 @@ class TopicMutationHandler(WholeRequestHandler):
         self._passed: _Passed | None = None
         self.api_key = int(ApiKey.METADATA)
 
-    @classmethod
-    def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """Return whether any rule limits changes of topics. Otherwise ``OtherHandler`` handles the request."""
-        return state.context.quotas.limits(QuotaKind.MUTATION)
-
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
         """Decide by the quota on a request that has arrived as a whole, or first ask the cluster about its topics."""
         state = self._state
         size_bytes, api_key, api_version, _, client_id, _ = head
+        if not state.context.quotas.limits(QuotaKind.MUTATION):
+            return state.requests.other.take(data, position, head, now_ms)
         bucket = state.account.mutation_bucket(client_id, now_ms)
         if not bucket.is_limited:
-            return state.requests.pass_other(head, now_ms)
+            return state.requests.other.take(data, position, head, now_ms)
         try:
             request = _read(data, position, head)
         except ProtocolError:
             if not state.account.observes(bucket):
                 raise
-            return state.requests.pass_other(head, now_ms)
+            return state.requests.other.take(data, position, head, now_ms)
         if request is None:
             return None
-        charge = charge_of(state, head, now_ms)
-        state.requests.release_stale_buckets(now_ms)
+        charge = state.broker_turn.charge_of(head, now_ms)
         is_muted = state.requests.is_muted(now_ms)
         if is_muted or not state.is_alone():
             return None
@@ -117,12 +112,12 @@ class TopicMutationHandler(WholeRequestHandler):
             return self.execute(
                 Hold(now_ms + min(debt_ms, _LOOK_AGAIN_MS), BlockedBy.QUOTA), self, position, head, None
             )
-        if not state.broker_turn.has_come(charge, size_bytes, now_ms):
+        if charge is not None and not state.broker_turn.has_come(charge, size_bytes, now_ms):
             return None
         frame = data[position : position + 4 + size_bytes]
         decision = self._decide(frame, request, head._replace(body=head.body - position), bucket, now_ms)
         passes = isinstance(decision, Forward)
-        if passes:
+        if passes and charge is not None:
             state.broker_turn.begin(charge, now_ms)
         return self.execute(decision, self, position, head, charge if passes else None)
 

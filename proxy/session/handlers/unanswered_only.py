@@ -28,7 +28,7 @@ class UnansweredOnlyHandler(Handler):
             if acks is None:
                 return None
             if acks == 0:
-                return self._state.requests.handlers.get(ProduceHandler).take(data, position, head, now_ms)
+                return self._state.requests.handler(ProduceHandler).take(data, position, head, now_ms)
         if frame_end <= len(data):
             return position, frame_end, b""
         if frame_end - position > self.max_kept_bytes:

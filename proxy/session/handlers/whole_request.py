@@ -113,7 +113,7 @@ class WholeRequestHandler(Handler):
         if decision.is_answer_read:
             self._expect(exchange.api_key, head, head.size_bytes, charge)
         else:
-            state.requests.expect_as_is(head, charge)
+            state.requests.other.pass_on(head, charge)
         return (position, frame_end, decision.frame) if decision.frame else NO_EDIT
 
     def _expect(self, api_key: int, head: RequestHead, size_bytes: int, charge: RequestCharge | None) -> None:
