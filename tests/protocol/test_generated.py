@@ -6,7 +6,6 @@ from random import Random
 from struct import unpack_from
 from typing import Any
 
-from hypothesis import settings
 from kio.schema.errors import ErrorCode
 
 from kafka_quota_proxy.protocol import fetch, node_endpoints, produce, sasl, share_fetch
@@ -25,12 +24,10 @@ from tests.protocol.support.broker_lists import (
     rewritten,
 )
 from tests.protocol.support.kio_messages import Untyped
-from tests.support.cases import each_case
+from tests.support.cases import SEEDS, each_case
 
 LIMIT = 100 * 1024 * 1024
 NODE_IDS = (-1, 0, 3, 4, 7, 2**31 - 1)
-# A larger hypothesis profile has more seeds: see conftest.
-SEEDS = range(settings().max_examples // 25)
 LISTING = {METADATA: "brokers", DESCRIBE_CLUSTER: "brokers", FIND_COORDINATOR: "coordinators"}
 NOT_AVAILABLE = 15
 
@@ -64,22 +61,6 @@ def test_requests_of_kio_are_read(api_key: int, version: int) -> None:
         state = getattr(message, "replica_state", None)
         fields["replica_id"] = fields["replica_id"] if state is None else state.replica_id
         fields |= {name: getattr(message, name, None) for name in ("mechanism", "auth_bytes")}
-        _check_body(frame, head, fields)
-
-
-@each_case("cls, version", kafka_python_messages.messages("request"))
-def test_requests_of_kafka_python_are_read(cls: Untyped, version: int) -> None:
-    for random in randoms(cls.API_KEY, version):
-        message = kafka_python_messages.generated(cls, version, random)
-        client_id = random.choice([None, kio_messages.generated_scalar("string", random)])
-        frame = kafka_python_messages.request_frame(message, correlation_id=-7, client_id=client_id)
-
-        head = _read_head(frame, cls.API_KEY, version, len(message.encode()), client_id, random)
-
-        names = ("acks", "min_bytes", "max_bytes", "replica_id", "mechanism", "auth_bytes")
-        fields = {name: getattr(message, name, None) for name in names}
-        if cls.API_KEY == ApiKey.FETCH and version >= 15:
-            fields["replica_id"] = message.replica_state.replica_id
         _check_body(frame, head, fields)
 
 

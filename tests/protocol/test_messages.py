@@ -6,8 +6,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from kafka_quota_proxy.protocol import codec
@@ -15,7 +13,7 @@ from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.messages import MESSAGES, Field
 from tests.protocol.support.codecs import Codec, KafkaPython, every_message
 from tests.protocol.support.kio_messages import Untyped
-from tests.support.cases import FEW_EXAMPLES
+from tests.support.cases import SEEDS, each_case
 
 EVERY_MESSAGE = pytest.mark.parametrize("other", every_message(), ids=repr)
 
@@ -72,8 +70,7 @@ def without_offsets(values: tuple[Any, ...], fields: tuple[Field, ...]) -> tuple
 
 
 @EVERY_MESSAGE
-@FEW_EXAMPLES
-@given(seed=st.integers(0, 2**64))
+@each_case("seed", SEEDS)
 def test_a_message_is_what_another_codec_writes(other: Codec, seed: int) -> None:
     message = other.generated(Random(seed))  # noqa: S311
     frame = other.frame(message, correlation_id=-3)

@@ -5,8 +5,6 @@ from struct import pack
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.codec import MAX_RESPONSE_ELEMENTS
@@ -21,7 +19,7 @@ from kafka_quota_proxy.protocol.primitives import framed
 from kafka_quota_proxy.protocol.topic_mutations import Topic
 from tests.protocol.support.codecs import Codec, KafkaPython, Kio, codecs, uuid_of
 from tests.protocol.support.kio_messages import Untyped
-from tests.support.cases import FEW_EXAMPLES, each_case
+from tests.support.cases import SEEDS, each_case
 
 METADATA = int(ApiKey.METADATA)
 VERSIONS = range(FIRST_VERSION, LATEST_VERSION + 1)
@@ -62,8 +60,7 @@ def test_request_is_what_a_codec_writes_and_creates_no_topic(version: int, clien
 
 
 @pytest.mark.parametrize("codec", codecs("response", METADATA, FIRST_VERSION), ids=repr)
-@FEW_EXAMPLES
-@given(seed=st.integers(0, 2**64))
+@each_case("seed", SEEDS)
 def test_partitions_are_counted_as_a_codec_lists_them(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
     message = codec.generated(random)

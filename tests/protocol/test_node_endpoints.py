@@ -62,12 +62,11 @@ def _response(
     return message
 
 
-@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-@FEW_EXAMPLES
-@given(nodes=_NODES, topics=st.integers(0, 3))
+@given(api=st.sampled_from(VERSIONS), nodes=_NODES, topics=st.integers(0, 3))
 def test_endpoints_of_a_whole_frame_are_replaced_and_all_else_is_unchanged(
-    api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], topics: int
+    api: tuple[int, int], nodes: list[tuple[int, str, int, str | None]], topics: int
 ) -> None:
+    api_key, version = api
     message = _response(api_key, version, nodes, topics=topics)
     frame = kio_messages.response_frame(message)
 
@@ -82,12 +81,11 @@ def test_endpoints_of_a_whole_frame_are_replaced_and_all_else_is_unchanged(
     assert nodes or after == frame
 
 
-@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-@FEW_EXAMPLES
-@given(nodes=_NODES, topics=st.integers(0, 3))
+@given(api=st.sampled_from(VERSIONS), nodes=_NODES, topics=st.integers(0, 3))
 def test_frame_with_endpoints_is_never_taken_as_one_without(
-    api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], topics: int
+    api: tuple[int, int], nodes: list[tuple[int, str, int, str | None]], topics: int
 ) -> None:
+    api_key, version = api
     frame = kio_messages.response_frame(_response(api_key, version, nodes, topics=topics))
 
     assert not (nodes and has_no_endpoints(b"before" + frame + b"behind", 6, len(frame), api_key, version))
@@ -146,12 +144,11 @@ def test_older_versions_have_no_endpoints(api_key: int, first: int) -> None:
     assert has_no_endpoints(b"\xff" * 50, 0, 50, api_key, first - 1)
 
 
-@pytest.mark.parametrize(("api_key", "version"), VERSIONS)
-@FEW_EXAMPLES
-@given(nodes=_NODES, topics=st.integers(0, 2), cuts=st.lists(st.integers(0, 2_000)))
+@given(api=st.sampled_from(VERSIONS), nodes=_NODES, topics=st.integers(0, 2), cuts=st.lists(st.integers(0, 2_000)))
 def test_streamed_frame_cut_anywhere_has_no_endpoints(
-    api_key: int, version: int, nodes: list[tuple[int, str, int, str | None]], topics: int, cuts: list[int]
+    api: tuple[int, int], nodes: list[tuple[int, str, int, str | None]], topics: int, cuts: list[int]
 ) -> None:
+    api_key, version = api
     message = _response(api_key, version, nodes, topics=topics)
     frame = kio_messages.response_frame(message)
 

@@ -5,7 +5,7 @@ import struct
 from ipaddress import IPv4Address, IPv6Address
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.errors import MalformedProxyHeader
@@ -81,6 +81,8 @@ def test_the_longest_line_has_107_bytes_and_not_one_more() -> None:
         b"PROXY TCP4 \xff\xff 192.168.0.11 1 443\r\n",
         b"PROXY UDP4 192.168.0.1 192.168.0.11 1 443\r\n",
         b"PROXY tcp4 192.168.0.1 192.168.0.11 1 443\r\n",
+        b"PROXY TCP6 fe80::1%\xc3\xa9 :: 1 2\r\n",
+        b"PROXY TCP6 fe80::1%eth0 :: 1 2\r\n",
         b"PROXY UNKNOWNS\r\n",
         b"PROXY \r\n",
         b"PROXY TCP4 192.168.0.1 192.168.0.11 1 443\n" + b"x" * 100,
@@ -174,23 +176,3 @@ def test_connection_without_a_header_is_refused(data: bytes) -> None:
         read_proxy_header(data)
 
     assert caught.value.reason == "proxy_header"
-
-
-@given(
-    start=st.sampled_from([b"", b"PROXY ", b"PROXY TCP4 ", b"PROXY TCP6 1", SIGNATURE, SIGNATURE + b"\x21"]),
-    rest=st.binary(max_size=5_000),
-)
-@example(start=b"PROXY TCP6 ", rest=b"fe80::1%\xc3\xa9 :: 1 2\r\n")
-@example(start=b"PROXY TCP6 ", rest=b"fe80::1%eth0 :: 1 2\r\n")
-def test_any_bytes_give_a_header_or_none_or_an_error(start: bytes, rest: bytes) -> None:
-    data = start + rest
-    try:
-        header = read_proxy_header(data)
-    except MalformedProxyHeader:
-        return
-
-    if header is None:
-        assert len(data) < MAX_HEADER_BYTES
-    else:
-        assert 0 < header.size_bytes <= min(len(data), MAX_HEADER_BYTES)
-        assert read_proxy_header(data[: header.size_bytes]) == header

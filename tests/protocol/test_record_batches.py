@@ -94,10 +94,3 @@ def test_size_of_a_truncated_first_batch_is_read(magic: int) -> None:
 @pytest.mark.parametrize(("length", "size_bytes"), [(-(2**31), 0), (-13, 0), (-12, 0), (2**31 - 1, 2**31 + 11)])
 def test_impossible_size_of_the_first_batch_is_0(length: int, size_bytes: int) -> None:
     assert first_batch_size(pack(">qi", 0, length), 0, 12) == size_bytes
-
-
-@given(data=st.binary(max_size=200), begin=st.integers(0, 200), end=st.integers(0, 200))
-def test_end_of_any_records_is_within_bounds(data: bytes, begin: int, end: int) -> None:
-    begin, end = sorted((min(begin, len(data)), min(end, len(data))))
-
-    assert begin <= end_of_whole_batches(data, begin, end) <= end

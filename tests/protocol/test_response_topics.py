@@ -3,21 +3,18 @@
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.response_topics import APIS_WITH_TOPICS, names_by_id, topics_of
 from tests.protocol.support.codecs import Codec, codecs, uuid_of
-from tests.support.cases import FEW_EXAMPLES
+from tests.support.cases import SEEDS, each_case
 
 PRODUCE, FETCH, METADATA = int(ApiKey.PRODUCE), int(ApiKey.FETCH), int(ApiKey.METADATA)
 
 
 @pytest.mark.parametrize("codec", [*codecs("response", PRODUCE), *codecs("response", FETCH)], ids=repr)
-@FEW_EXAMPLES
-@given(seed=st.integers(0, 2**64))
+@each_case("seed", SEEDS)
 def test_topics_are_those_that_a_codec_lists(codec: Codec, seed: int) -> None:
     message = codec.generated(Random(seed))  # noqa: S311
     frame = codec.frame(message)
@@ -36,8 +33,7 @@ def test_topics_are_those_that_a_codec_lists(codec: Codec, seed: int) -> None:
 
 
 @pytest.mark.parametrize("codec", codecs("response", METADATA), ids=repr)
-@FEW_EXAMPLES
-@given(seed=st.integers(0, 2**64))
+@each_case("seed", SEEDS)
 def test_names_are_found_by_the_ids_of_a_codec(codec: Codec, seed: int) -> None:
     message = codec.generated(Random(seed))  # noqa: S311
 

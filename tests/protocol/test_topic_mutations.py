@@ -1,13 +1,12 @@
 """Tests that requests which create, grow or delete topics are read and changed, against two codecs."""
 
 from collections.abc import Iterable
+from itertools import cycle
 from random import Random
 from typing import Any, Final
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
 from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
@@ -27,7 +26,7 @@ from kafka_quota_proxy.protocol.topic_mutations import (
 )
 from tests.protocol.support.codecs import Codec, KafkaPython, codecs, uuid_of
 from tests.protocol.support.kio_messages import Untyped, generated_scalar
-from tests.support.cases import FEW_EXAMPLES, each_case
+from tests.support.cases import SEEDS, each_case
 
 CREATE, DELETE, GROW = int(ApiKey.CREATE_TOPICS), int(ApiKey.DELETE_TOPICS), int(ApiKey.CREATE_PARTITIONS)
 KEYS: Final = (CREATE, DELETE, GROW)
@@ -35,7 +34,6 @@ VERSIONS: Final = [(key, version) for key in KEYS for version in range(HIGHEST_V
 REQUESTS = [codec for key in KEYS for codec in codecs("request", key)]
 RESPONSES = [codec for key in KEYS for codec in codecs("response", key)]
 RESULTS: Final = {CREATE: "topics", DELETE: "responses", GROW: "results"}
-SEEDS = st.integers(0, 2**64)
 
 
 # -- requests
@@ -66,8 +64,7 @@ def requested(codec: Codec, message: Untyped) -> list[Untyped]:
 
 
 @pytest.mark.parametrize("codec", REQUESTS, ids=repr)
-@FEW_EXAMPLES
-@given(seed=SEEDS)
+@each_case("seed", SEEDS)
 def test_request_without_some_topics_is_what_a_codec_writes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
     message = codec.generated(random)
@@ -141,8 +138,7 @@ def refused_element(codec: Codec, topic: Topic) -> Untyped:
 
 
 @pytest.mark.parametrize("codec", RESPONSES, ids=repr)
-@FEW_EXAMPLES
-@given(seed=SEEDS)
+@each_case("seed", SEEDS)
 def test_response_of_a_codec_is_read(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
     message = codec.generated(random)
@@ -186,8 +182,7 @@ def request_of(codec: Codec, topics: Iterable[Topic]) -> bytes:
 
 
 @pytest.mark.parametrize("codec", RESPONSES, ids=repr)
-@FEW_EXAMPLES
-@given(seed=SEEDS, throttle_time_ms=st.sampled_from([0, 7, 2**31 - 1]))
+@each_case("seed, throttle_time_ms", zip(SEEDS, cycle([0, 7, 2**31 - 1])))
 def test_refused_topics_are_added_in_the_order_of_the_request(codec: Codec, seed: int, throttle_time_ms: int) -> None:
     random = Random(seed)  # noqa: S311
     brokers = codec.generated(random)

@@ -9,6 +9,8 @@ from hypothesis import settings
 # For a property test that runs once for each version or codec. It has a tenth of the usual examples. The profile "deep"
 # in conftest.py has many more.
 FEW_EXAMPLES = settings(max_examples=max(settings().max_examples // 10, 5))
+# The seeds of random messages, for each version or codec.
+SEEDS = range(settings().max_examples // 33)
 # For a property whose examples are long.
 A_THIRD = settings(max_examples=settings().max_examples // 3)
 

@@ -3,8 +3,6 @@
 from struct import pack
 from typing import Final
 
-from hypothesis import strategies as st
-
 from kafka_quota_proxy.protocol.header import RequestHead, read_request_head
 from kafka_quota_proxy.protocol.replica_fetch.request import ReplicaFetch, read_request, write_request
 from kafka_quota_proxy.protocol.replica_fetch.response import ReplicaResponse, read_response
@@ -14,7 +12,6 @@ from tests.protocol.support.kio_messages import framed
 LIMIT: Final = 100 * 1024 * 1024
 BEFORE, BEHIND = b"before", b"\xff\xff\x02behind"
 REQUESTS, RESPONSES = codecs("request"), codecs("response")
-SEEDS = st.integers(0, 2**64)
 MANY: Final = b"\xff\xff\xff\xff\x0f"
 TOPIC: Final = b"\x02" + bytes(16)
 UNKNOWN_TAGS: Final = b"\x02\x05\x03abc\xc8\x01\x00"
