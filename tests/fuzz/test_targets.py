@@ -1,6 +1,6 @@
 """The short fuzz run.
 
-Each target runs on its corpus, on a hundred fixed mutations of the corpus, and on random inputs of hypothesis. In
+Each target runs on its corpus, on fifty fixed mutations of the corpus, and on random inputs of hypothesis. In
 ``make test-long`` it also runs on inputs that libFuzzer finds in a few seconds.
 """
 
@@ -24,7 +24,7 @@ from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.support.frames import produce_request
 from tests.support.wire import Wire
 
-FRESH_INPUTS = 100
+FRESH_INPUTS = 50
 # Processor time for a few dozen frames of up to a megabyte. Even a slow machine needs a hundredth of this time.
 MAX_SECONDS_PER_INPUT = 3.0
 

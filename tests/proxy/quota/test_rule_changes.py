@@ -59,7 +59,7 @@ def seen_by(quotas: BrokerQuotas, now_ms: int) -> object:
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.lists(CHANGES, max_size=6))
 def test_changes_equal_an_update(all_changes: list[dict[Entity, Mapping[str, int] | None]]) -> None:
     config = CONFIG

@@ -36,7 +36,7 @@ def listed(rate: float) -> Replication:
 
 @pytest.mark.parametrize(
     ("version", "rate", "batch_bytes", "partitions"),
-    [(3, 200_000, 16_000, 7), (3, 5_000_000, 60_000, 3), (11, 5_000_000, 16_000, 1), (17, 200_000, 60_000, 3)],
+    [(3, 200_000, 16_000, 7), (11, 5_000_000, 60_000, 1), (17, 200_000, 60_000, 3)],
 )
 def test_a_move_has_the_rate_of_its_limit(version: int, rate: int, batch_bytes: int, partitions: int) -> None:
     count = 30 * rate // batch_bytes // partitions + 2
@@ -51,10 +51,10 @@ def test_a_move_has_the_rate_of_its_limit(version: int, rate: int, batch_bytes: 
 
 @pytest.mark.parametrize(
     ("partitions", "size_bytes", "batches"),
-    [(400, 1_000, 15), (40, 15_000, 40), (1_000, 15_000, 1)],
+    [(200, 1_000, 15), (500, 15_000, 1)],
 )
 def test_small_partitions_catch_up_at_the_rate_over_a_slow_link(partitions: int, size_bytes: int, batches: int) -> None:
-    """The records of 1,000 × 15 kB do not fit into the first response, so some partitions are seen without records."""
+    """The records of 500 × 15 kB do not fit into the first response, so some partitions are seen without records."""
     logs: dict[Place, tuple[int, int]] = {("moving", number): (size_bytes, batches) for number in range(partitions)}
     total_bytes = partitions * size_bytes * batches
     move = Move(17, logs, limited(2_000_000), round_trip_ms=20)
@@ -88,7 +88,7 @@ def test_in_sync_partitions_are_not_delayed_by_lagging_ones(version: int) -> Non
 def test_thousands_of_waiting_partitions_make_no_work() -> None:
     """A busy partition in sync is fetched again at once. Its fetches name only what has changed."""
     lines: list[int] = []
-    for waiting in (100, 2_000):
+    for waiting in (100, 1_000):
         logs = {("moving", number): (16_000, 9) for number in range(waiting)} | {BUSY: (1_000, 0)}
         move = Move(17, logs, listed(1_000))
         follower = move.add(Follower(3, 17, logs))
@@ -120,54 +120,19 @@ def test_waiting_partitions_of_a_session_are_forgotten_and_added() -> None:
     assert len(move.leader.sessions) == 1
 
 
-def test_move_ends_with_all_partitions_in_sync() -> None:
-    logs = {("moving", number): (10_000, 50) for number in range(4)}
-    move = Move(17, logs, limited(400_000))
-    follower = move.add(Follower(3, 17, logs))
-    move.run(8_000)
-    assert follower.offsets == dict.fromkeys(logs, 50)
-    requests = follower.requests
-    move.run(10_000)
-    assert follower.requests - requests <= 21, "in sync it polls as ever"
-
-
-@pytest.mark.parametrize("version", [3, 17])
-def test_a_limit_that_is_lifted_is_gone_with_the_next_fetch(version: int) -> None:
-    logs = {MOVING: (100_000, 1_000)}
-    move = Move(version, logs, limited(200_000))
-    follower = move.add(Follower(3, version, logs))
-    move.run(10_000)
-    assert delivered(follower, START_MS, START_MS + 10_000) < 2_300_000
-    move.change(None)
-    move.run(1_000)
-    assert follower.offsets[MOVING] == 1_000
-
-
-@pytest.mark.parametrize("version", [3, 17])
-def test_a_rate_that_changes_takes_effect_within_a_second(version: int) -> None:
-    logs = {MOVING: (10_000, 3_000)}
-    move = Move(version, logs, limited(1_000))
-    follower = move.add(Follower(3, version, logs))
-    move.run(10_000)
-    assert delivered(follower, START_MS, START_MS + 10_000) <= 20_000
-    move.change(limited(1_000_000))
-    move.run(21_000)
-    assert delivered(follower, START_MS + 11_000, START_MS + 31_000) / 20 == pytest.approx(1_000_000, rel=0.03)
-
-
-@pytest.mark.parametrize("rates", [(5_000_000, 500_000), (None, 500_000)], ids=["lower", "first"])
+@pytest.mark.parametrize("rates", [(1_000_000, 100_000), (None, 100_000)], ids=["lower", "first"])
 def test_a_lower_rate_holds_at_once_and_without_a_pause(rates: tuple[int | None, int]) -> None:
     """Kafka compares all that its windows hold with the new rate, so that nothing flows for nine seconds."""
     before, after = rates
     logs: dict[Place, tuple[int, int]] = {MOVING: (10_000, 1_000_000)}
     move = Move(17, logs, listed(before) if before else Replication(follower_rate=1e12, leader_replicas=TO_TOPIC))
-    follower = move.add(Follower(3, 17, logs, max_bytes=1_000_000))
+    follower = move.add(Follower(3, 17, logs, max_bytes=200_000))
     move.run(10_000)
     move.change(listed(after))
     began_ms = move.now_ms
     move.run(10_000)
     first_ms = min(one.at_ms for one in follower.deliveries if one.at_ms > began_ms + 100)
-    assert first_ms <= began_ms + 2_500, "one response of up to 1 MB is paid at the new rate"
+    assert first_ms <= began_ms + 2_500, "one response of up to 200 kB is paid at the new rate"
     assert delivered(follower, began_ms + 2_500, move.now_ms) / 7.5 == pytest.approx(after, rel=0.05)
 
 
@@ -221,15 +186,6 @@ def test_batch_above_its_share_passes_while_others_have_records() -> None:
     assert delivered(follower, START_MS, START_MS + 20_000) >= 0.9 * 20 * 50_000 - 90_000
 
 
-def test_no_partition_starves_without_rotation_by_the_follower() -> None:
-    logs = {("moving", number): (20_000, 1_000) for number in range(8)}
-    move = Move(17, logs, limited(400_000))
-    follower = move.add(Follower(3, 17, logs, rotates=False))
-    move.run(30_000)
-    shares = [follower.offsets[place] for place in logs]
-    assert min(shares) > 0.8 * sum(shares) / len(shares)
-
-
 def test_followers_of_one_leader_share_its_limit_fairly() -> None:
     logs = {("moving", number): (20_000, 2_000) for number in range(2)}
     move = Move(17, logs, limited(900_000))
@@ -270,7 +226,7 @@ def test_sessions_are_left_while_a_limit_holds_and_taken_up_afterwards(version: 
     assert follower.offsets[MOVING] == 60
 
 
-@pytest.mark.parametrize(("rate", "share"), [(900_000, 0.17), (1_000_000, 0.06), (5_000_000, 0.015)])
+@pytest.mark.parametrize(("rate", "share"), [(900_000, 0.17), (1_000_000, 0.06)])
 def test_leader_reads_few_bytes_in_vain(rate: int, share: float) -> None:
     """``docs/explanation/replication.md`` promises at most one batch for each fetch, and ten fetches a second."""
     logs = {("moving", number): (16_000, 2_000) for number in range(4)}

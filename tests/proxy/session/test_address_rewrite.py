@@ -14,6 +14,7 @@ from kafka_quota_proxy.protocol.node_endpoints import has_no_endpoints
 from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED, MOVED, READABLE, Addresses
 from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
+from tests.support.cases import each_case
 from tests.support.frames import api_versions_response, framed, request_header
 from tests.support.wire import Wire
 
@@ -61,7 +62,7 @@ def _asked(wire: Wire, api_key: int, version: int, *, correlation_id: int = 1) -
     wire.client(framed(header + body))
 
 
-@pytest.mark.parametrize(("api_key", "version"), APIS)
+@each_case("api_key, version", APIS)
 def test_responses_contain_no_broker_address(api_key: int, version: int) -> None:
     told = Told()
     wire = Wire(addresses=told.addresses)
@@ -78,7 +79,7 @@ def test_responses_contain_no_broker_address(api_key: int, version: int) -> None
     assert wire.session.is_idle
 
 
-@pytest.mark.parametrize(("api_key", "version"), APIS)
+@each_case("api_key, version", APIS)
 def test_broker_without_a_port_is_left_out(api_key: int, version: int) -> None:
     wire = Wire(addresses=Told(nodes=range(3)).addresses)
     _asked(wire, api_key, version)
@@ -87,20 +88,6 @@ def test_broker_without_a_port_is_left_out(api_key: int, version: int) -> None:
 
     assert INSIDE.encode() not in frame
     assert b"proxy" not in frame
-
-
-@pytest.mark.parametrize(("api_key", "version"), APIS)
-def test_short_response_is_edited_alike_for_each_cut(api_key: int, version: int) -> None:
-    data = _response(api_key, version)
-    whole = Wire(addresses=Told().addresses)
-    _asked(whole, api_key, version)
-    edited = whole.broker(data)
-
-    for cut in range(1, len(data)):
-        wire = Wire(addresses=Told().addresses)
-        _asked(wire, api_key, version)
-
-        assert wire.broker(data[:cut], data[cut:]) == edited, cut
 
 
 @pytest.mark.parametrize("rule", [None, QuotaRule(client_id=DEFAULT, consumer_byte_rate=1_000.0)])

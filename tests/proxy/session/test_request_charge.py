@@ -13,6 +13,7 @@ from kafka_quota_proxy.protocol.throttle_time import throttle_time_offset
 from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
 from kafka_quota_proxy.proxy.session import Session
 from tests.protocol.support import kio_messages
+from tests.support.cases import each_case
 from tests.support.frames import (
     fetch_request,
     framed,
@@ -229,16 +230,14 @@ def test_observed_rule_does_not_hide_an_enforced_rule() -> None:
     assert wire.bucket("produce").usage.throttling.observed_time_ms > wire.muted_for_ms == 200
 
 
-CASES = [
-    (key, version)
-    for key, version in kio_messages.api_versions()
-    if key not in (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
-]
+# The field of each older version is found in tests/protocol.
+NEWEST = dict(kio_messages.api_versions())
 
 
-@pytest.mark.parametrize(("api_key", "version"), CASES)
+@each_case("api_key", sorted(NEWEST.keys() - {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}))
 @pytest.mark.parametrize("piece_bytes", [1, 1_000_000])
-def test_each_response_with_the_field_has_the_throttle_time(api_key: int, version: int, piece_bytes: int) -> None:
+def test_each_response_with_the_field_has_the_throttle_time(api_key: int, piece_bytes: int) -> None:
+    version = NEWEST[api_key]
     wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=0.000_1))
     request = kio_messages.request_frame(kio_messages.example(kio_messages.request_class(api_key, version)))
     answer = kio_messages.response_frame(kio_messages.example(kio_messages.response_class(api_key, version)))

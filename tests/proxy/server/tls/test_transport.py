@@ -180,7 +180,7 @@ def in_loop(test: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 200 * KIB), max_size=4),
     cuts=st.lists(st.integers(1, 40 * KIB), min_size=1, max_size=5),
