@@ -10,7 +10,7 @@ from typing import Final
 import confluent_kafka
 
 from tests.end_to_end.support.clients import QUIET
-from tests.end_to_end.support.crowds import KIB, MIB
+from tests.end_to_end.support.load import KIB, MIB
 
 RECORD_BYTES: Final = 1_000
 # A producer's buffer. In the larger default buffer, records of a throttled client expire before they are sent.
