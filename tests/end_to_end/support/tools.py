@@ -127,15 +127,17 @@ def set_broker_quota(kafka: Kafka, name: str, limits: Mapping[str, float], *, en
     )  # fmt: skip
 
 
-def jmx(kafka: Kafka, object_name: str, attribute: str) -> dict[str, float]:
-    """Read one attribute of every matching MBean. The keys of the result are ``NAME:ATTRIBUTE``."""
+def jmx(kafka: Kafka, object_name: str, attribute: str | None = None) -> dict[str, float]:
+    """Read one attribute or all of every matching MBean. The keys of the result are ``NAME:ATTRIBUTE``."""
     out = kafka.run_java(
         "org.apache.kafka.tools.JmxTool",
         "--jmx-url", f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{kafka.broker.jmx_port}/jmxrmi",
         "--object-name", object_name,
-        "--attributes", attribute,
+        *(("--attributes", attribute) if attribute else ()),
         "--one-time",
         "--report-format", "properties",
     )  # fmt: skip
-    pairs = (line.rpartition("=") for line in out.splitlines() if "=" in line and not line.startswith("time="))
+    # The attributes of app-info are no numbers.
+    lines = (line for line in out.splitlines() if "=" in line and "app-info" not in line)
+    pairs = (line.rpartition("=") for line in lines if not line.startswith("time="))
     return {key: float(value) for key, _, value in pairs}
