@@ -13,7 +13,7 @@ SECONDS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-units branches test-proofs test-kafka test-kafka-units test-kafka-proofs compiled test-compiled test-artefacts test-pythons test-long test-pipeline test-pipeline-large test-kubernetes test-rebalance simulate mutate fuzz soak bench bench-pipeline apis docs lint format java promtool tools kubernetes clean
+.PHONY: help demo test test-units branches test-proofs test-kafka test-kafka-units test-kafka-proofs compiled image test-compiled test-artefacts test-pythons test-long test-pipeline test-pipeline-large test-kubernetes test-rebalance simulate mutate fuzz soak bench bench-pipeline apis docs lint format java promtool tools kubernetes clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -52,6 +52,10 @@ build/compiled/ready: pyproject.toml hatch_build.py constraints.txt .venv/dev.in
 
 test-compiled: java compiled ## run the unit tests, the simulation and the fuzzers with the compiled modules
 	PYTHONPATH=build/compiled PYTHONSAFEPATH=1 KQP_COMPILE=1 $(BIN)/pytest -n auto --override-ini=pythonpath="build/compiled ." $(COMPILED_TESTS) $(ARGS)
+
+image: .venv/dev.installed ## build the image in some minutes (as root, with buildah)
+	@tests/ensure_packages.sh $(IMAGE_TOOLS)
+	$(BIN)/python -m tests.artefacts.support.images
 
 test-artefacts: java compiled ## build sdist, wheels and image, install and run each in front of a real Kafka (as root, with buildah)
 	@tests/ensure_packages.sh $(IMAGE_TOOLS)

@@ -111,16 +111,6 @@ def test_client_that_bypasses_the_proxy_is_detected(cluster: Kafka) -> None:
     assert (_sources(cluster) - before)["127.0.0.1"] > 0
 
 
-@pytest.mark.parametrize("cluster", [KAFKA_4], indirect=True)
-def test_new_group_protocol_works(cluster: Kafka, proxy: Proxy) -> None:
-    before = _sources(cluster)
-
-    outcome = everything.java(cluster, proxy.address("clients"), group_protocol="consumer")
-
-    assert (outcome.seen, outcome.has_group) == (SENT + COMMITTED, True)
-    assert set(_sources(cluster) - before) == {PROXY_HOST}
-
-
 @pytest.mark.long
 def test_clients_push_their_telemetry_through_the_proxy(cluster: Kafka, proxy: Proxy) -> None:
     topic = create_topic(cluster)

@@ -20,7 +20,6 @@ from tests.end_to_end.support.proxy import Proxy
 # A broker offers the version only if it has `unstable.api.versions.enable`.
 _UNSTABLE: Final = {ApiKey.INIT_PRODUCER_ID: 6}
 _UNKNOWN: Final = "kafka_quota_proxy_unknown_api_total"
-_NONE, _INVALID_REQUEST, _REBOOTSTRAP_REQUIRED = 0, 42, 129
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.end_to_end.support.proxy import Proxy
 _PROGRAM = Path(__file__).parent / "java" / "Mutations.java"
 _LIMIT = {"controller_mutation_rate": 10}
 # Measured waits may differ by this much, because tokens also arrive while a request is in flight.
-_EARLY_MS, _LATE_MS, _MUCH_LATER_MS = 150, 700, 2_000
+_EARLY_MS, _LATE_MS, _MUCH_LATER_MS = 150, 700, 10_000
 _REFUSED, _EXISTS = "ThrottlingQuotaExceededException", "TopicExistsException"
 
 
@@ -90,7 +90,7 @@ def _check(expected: Sequence[_Expected], taken: Sequence[_Step]) -> None:
     ]
     for one, step in zip(expected, taken, strict=True):
         if one.throttled_ms:
-            assert one.throttled_ms - _LATE_MS <= step.throttled_ms <= one.throttled_ms + _EARLY_MS, (one, step)
+            assert one.throttled_ms / 2 <= step.throttled_ms <= one.throttled_ms + _EARLY_MS, (one, step)
         assert one.waited_ms - _LATE_MS <= step.took_ms <= one.waited_ms + _MUCH_LATER_MS, (one, step)
 
 

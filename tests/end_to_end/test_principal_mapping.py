@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from cryptography.x509.oid import NameOID
 
 from kafka_quota_proxy.config.principal_mapping import MappingRuleError, parse_rules
 from kafka_quota_proxy.protocol.errors import NoMatchingRule
@@ -158,9 +157,3 @@ def test_accepted_rules_map_as_in_kafka() -> None:
         outcomes["same"] += 1
     # Many rules must be accepted, or the test shows little.
     assert outcomes["same"] > len(pairs) / 3, outcomes
-
-
-# -- users in a real broker's log of denials --
-
-
-CN, OU, ORG = NameOID.COMMON_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.ORGANIZATION_NAME

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import datetime
-
-import pytest
 
 from kafka_quota_proxy.protocol.client_quotas import EntityParts
 from tests.end_to_end.support.clients import create_topic
@@ -17,7 +13,7 @@ from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import is_throttled
 from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Proxy
-from tests.end_to_end.support.quota_fleet import Admin, Quotas, came_into_force, detail, fleet
+from tests.end_to_end.support.quota_fleet import Admin, came_into_force, detail, fleet
 
 _P, _C = "producer_byte_rate", "consumer_byte_rate"
 _RATE = "connection_creation_rate"
@@ -78,49 +74,3 @@ def test_quota_set_at_one_proxy_holds_at_the_other_and_is_kept(mortal_kafka: Kaf
             "connected": True, "read": True, "entities": 2, "offset": 7,
         }  # fmt: skip
         assert "Traceback" not in one.log + other.log
-
-
-# -- ten proxies --
-
-
-def _all_equal(proxies: Sequence[Proxy]) -> Quotas:
-    """Wait until all proxies are at the same offset. Return their quotas, which must be equal."""
-    _until("all are as far", lambda: len({proxy.metrics().total(f"{_TOPIC}_offset") for proxy in proxies}) == 1)
-    described = []
-    for proxy in proxies:
-        with Admin(proxy.port()) as admin:
-            described.append(admin.describe())
-    assert all(one == described[0] for one in described)
-    return described[0]
-
-
-@pytest.mark.long
-def test_kill_while_writing_loses_nothing_and_leaves_no_partial_change(mortal_kafka: Kafka) -> None:
-    """Each request sets two keys of two entities to one number."""
-    store = _store(mortal_kafka)
-    with fleet(mortal_kafka, store, 2) as (killed, other):
-        number = acknowledged = 0
-
-        def alters() -> None:
-            nonlocal number, acknowledged
-            with suppress(OSError), Admin(killed.port()) as admin:
-                while True:
-                    number += 1
-                    limits = {_P: float(number), _C: float(number)}
-                    assert all(one.error_code == 0 for one in admin.alter_all([(_ETL, limits), (_ALICE, limits)]))
-                    acknowledged = number
-
-        for wait_s in (0.3, 0.31, 0.32, 0.33, 0.34):
-            before = acknowledged
-            with ThreadPoolExecutor(1) as pool:
-                altering = pool.submit(alters)
-                time.sleep(wait_s)
-                killed.kill()
-                altering.result(60)
-            assert acknowledged > before
-            killed.start()
-            described = _all_equal([killed, other])
-            values = {value for limits in described.values() for value in limits.values()}
-            assert set(described) == {frozenset(_ETL), frozenset(_ALICE)}
-            assert values <= {float(acknowledged), float(number)}
-            assert len(values) == 1

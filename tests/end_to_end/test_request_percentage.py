@@ -35,8 +35,8 @@ def ask_to_scale() -> Iterator[Ask]:
 def test_client_is_throttled_about_as_by_its_broker() -> None:
     """The bounds are wide, because a broker that has just started charges up to three times the estimate."""
     with limited_alike() as ask:
-        ratio = ask(LOADS[0], 1, 8, SMALL_PERCENT)
-        handshakes = ask(HANDSHAKE, 1, 4, SMALL_PERCENT)
+        ratio = ask(LOADS[0], 1, 5, SMALL_PERCENT)
+        handshakes = ask(HANDSHAKE, 1, 3, SMALL_PERCENT)
 
     assert 0.4 < ratio.median < 4, str(ratio)
     # Both charge for a handshake that fails. If it were free, the client would get ten times as much.

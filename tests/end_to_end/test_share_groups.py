@@ -85,7 +85,7 @@ def test_share_group_is_throttled_and_charged_as_by_its_broker(tmp_path: Path) -
         Proxy(settings, kafka) as proxy,
     ):
         quotas.replace({Entity(None, _OURS): {"consumer_byte_rate": 1e9}})
-        reads = _read(kafka, topic, 12, (_OURS, proxy.address()))[_OURS]
+        reads = _read(kafka, topic, 8, (_OURS, proxy.address()))[_OURS]
         rates = jmx(kafka, f"kafka.server:type=Fetch,client-id={_OURS}", "byte-rate")
         metrics = proxy.metrics()
         assert proxy.stop() == 0
@@ -97,26 +97,7 @@ def test_share_group_is_throttled_and_charged_as_by_its_broker(tmp_path: Path) -
     assert metrics.total("kafka_quota_proxy_throttled_requests_total", kind="fetch", client_id=_OURS) > 0
     # The initial burst passes at once, and one response more than the quota.
     assert reads.bytes[-1] <= _QUOTA * (len(reads.bytes) + 2 * windows)
-    assert reads.rate(first_s=windows) > 0.7 * _QUOTA
-    assert (reads.records, reads.failed) == (reads.different, 0)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(("shaping", "most"), [("sampled", 1.1), ("paced", 1.05)])
-def test_members_of_a_share_group_share_its_quota(shaping: str, most: float) -> None:
-    """Each member waits most of the time, and loses no acknowledgement."""
-    windows, seconds, count = 11, 61, 12
-    settings = {"shaping": shaping, "quotas": [{"client-id": _OURS, "consumer_byte_rate": _QUOTA}]}
-    with (
-        _kafka_of_records(_QUOTA * (seconds + 2 * windows), windows=windows) as (kafka, topic),
-        Proxy(settings, kafka) as proxy,
-    ):
-        reads = _read(kafka, topic, seconds, *[(_OURS, proxy.address())] * count)[_OURS]
-
-    ratio = reads.rate(first_s=windows) / _QUOTA
-    _LOG.info("%s: %.3f of the quota, members %s", shaping, ratio, sorted(round(each / MIB, 1) for each in reads.each))
-    assert 0.9 <= ratio <= most
+    assert reads.bytes[-1] > 0.9 * charged
     assert (reads.records, reads.failed) == (reads.different, 0)
 
 

@@ -24,8 +24,9 @@ from kafka_quota_proxy.proxy.replication.cluster_view import (
     ClusterView,
 )
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
-from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, KAFKA_4_3, config_command
+from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, KAFKA_4_3
 from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.kafka_configs import run_configs
 from tests.end_to_end.support.old_kafka import OldKafka
 
 _BOTH_RATES = f"{LEADER_RATE},{FOLLOWER_RATE}"
@@ -45,7 +46,7 @@ class Watched:
     def _see(self, view: ClusterView) -> None:
         self.view = view
 
-    async def until(self, is_so: Callable[[ClusterView], object], *, timeout_s: float = 15) -> ClusterView:
+    async def until(self, is_so: Callable[[ClusterView], object], *, timeout_s: float = 60) -> ClusterView:
         """Wait for a view that fulfils the condition, and return that view."""
         async with asyncio.timeout(timeout_s):
             while not is_so(self.view):  # noqa: ASYNC110 - views arrive in a callback
@@ -70,12 +71,11 @@ def _join_threads() -> None:
             thread.join()
 
 
-async def configure(kafka: Kafka, entity: str, *change: str) -> None:
-    """Run kafka-configs.sh for ``topics NAME``, ``brokers ID``, or ``brokers`` (the default of all brokers)."""
-    kind, _, name = entity.partition(" ")
-    which = ("--entity-name", name) if name else ("--entity-default",)
-    arguments = ("--bootstrap-server", kafka.bootstrap_servers, "--alter", "--entity-type", kind, *which, *change)
-    await asyncio.to_thread(kafka.run_java, config_command(kafka.version), *arguments)
+async def configure(kafka: Kafka, *changes: str) -> None:
+    """Run kafka-configs.sh for each change. ``|`` separates the words of a change."""
+    commands = [f"--alter|{change}" for change in changes]
+    outputs = await asyncio.to_thread(run_configs, kafka, kafka.version, kafka.bootstrap_servers, *commands)
+    assert [status for status, *_ in outputs] == ["0"] * len(changes), outputs
 
 
 async def reassign(kafka: Kafka, plan: Path, *what: str) -> str:
@@ -133,10 +133,14 @@ async def test_cluster_throttles_are_followed(version: str, tmp_path: Path) -> N
             assert cluster.watcher.is_successful
 
             # kafka-configs.sh, including the default of all brokers
-            await configure(kafka, "brokers", "--add-config", f"{LEADER_RATE}=1111111")
-            await configure(kafka, "brokers 2", "--add-config", f"{LEADER_RATE}=2222222,{FOLLOWER_RATE}=3333333")
+            every = "--entity-type|brokers|--entity-default"
+            second = "--entity-type|brokers|--entity-name|2"
+            of_topic = f"--entity-type|topics|--entity-name|{topic}"
             await configure(
-                kafka, f"topics {topic}", "--add-config", f"{LEADER_REPLICAS}=[0:1,1:2],{FOLLOWER_REPLICAS}=*"
+                kafka,
+                f"{every}|--add-config|{LEADER_RATE}=1111111",
+                f"{second}|--add-config|{LEADER_RATE}=2222222,{FOLLOWER_RATE}=3333333",
+                f"{of_topic}|--add-config|{LEADER_REPLICAS}=[0:1,1:2],{FOLLOWER_REPLICAS}=*",
             )
             view = await cluster.until(
                 lambda view: view.leader_rates == {1: 1111111.0, 2: 2222222.0} and view.follower_replicas
@@ -147,9 +151,12 @@ async def test_cluster_throttles_are_followed(version: str, tmp_path: Path) -> N
             assert not view.moving
 
             # and deleted
-            await configure(kafka, "brokers", "--delete-config", LEADER_RATE)
-            await configure(kafka, "brokers 2", "--delete-config", _BOTH_RATES)
-            await configure(kafka, f"topics {topic}", "--delete-config", _BOTH_LISTS)
+            await configure(
+                kafka,
+                f"{every}|--delete-config|{LEADER_RATE}",
+                f"{second}|--delete-config|{_BOTH_RATES}",
+                f"{of_topic}|--delete-config|{_BOTH_LISTS}",
+            )
             await cluster.until(lambda view: not view.has_throttle)
 
             # kafka-reassign-partitions.sh --throttle, with records, so that it takes a while

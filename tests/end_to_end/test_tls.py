@@ -25,6 +25,7 @@ from tests.support.certificates import Authority
 
 BOTH, TO_BROKERS, CLUSTER = "BOTH", "TO_BROKERS", "CLUSTER"
 ALICE_BYTES_PER_SECOND = 500_000
+BATCH_BYTES = 50_000
 RULES = ["RULE:^CN=(.*?)(?:,.*)?$/$1/L", "DEFAULT"]
 
 
@@ -169,14 +170,13 @@ def test_java_works_over_tls(stage: Stage) -> None:
 def test_quota_of_the_certificates_user_holds(stage: Stage) -> None:
     topic = create_topic(stage.kafka)
     before = stage.proxy.metrics()
-    sent: list[float] = []
     producer = confluent_kafka.Producer(
-        {**stage.librdkafka("alice"), "bootstrap.servers": stage.proxy.address(BOTH), "batch.size": 50_000}
+        {**stage.librdkafka("alice"), "bootstrap.servers": stage.proxy.address(BOTH), "batch.size": BATCH_BYTES}
     )
     value = bytes(10_000)
     started_s = time.monotonic()
-    while time.monotonic() - started_s < 8:
-        producer.produce(topic, value, partition=0, on_delivery=lambda *_: sent.append(time.monotonic()))
+    while time.monotonic() - started_s < 5:
+        producer.produce(topic, value, partition=0)
         producer.poll(0 if len(producer) < 200 else 0.05)
     producer.purge()
     producer.flush(10)
@@ -184,9 +184,9 @@ def test_quota_of_the_certificates_user_holds(stage: Stage) -> None:
     labels = {"kind": "produce", "user": "alice"}
     charged_bytes = stage.proxy.metrics().total(name, **labels) - before.total(name, **labels)
 
-    # The burst, a second's worth, passes at once.
-    rate = (charged_bytes - ALICE_BYTES_PER_SECOND) / (sent[-1] - started_s)
-    assert rate == pytest.approx(ALICE_BYTES_PER_SECOND, rel=0.05)
+    # The burst, a second's worth, passes at once, and a request may be on its way.
+    seconds = time.monotonic() - started_s
+    assert 2 * ALICE_BYTES_PER_SECOND < charged_bytes <= ALICE_BYTES_PER_SECOND * (seconds + 1) + 2 * BATCH_BYTES
     throttled = "kafka_quota_proxy_throttled_requests_total"
     assert stage.proxy.metrics().total(throttled, user="alice") > 0
     assert stage.proxy.metrics().total(throttled, user="bob") == 0

@@ -138,8 +138,8 @@ def test_kill_loses_one_interval_and_the_next_start_completes_its_file(kafka_4: 
         into, _ = _exchange(proxy, topic, "after")
         assert proxy.stop() == 0
 
-    # An interval has 0.2 s. A busy machine may take as long again.
-    before_s = killed_s - 0.4
+    # An interval has 0.2 s. A busy machine may take longer.
+    before_s = killed_s - 1
     at_least = max(size_bytes for at_s, size_bytes in answered if at_s < before_s)
     assert at_least <= _sum(left, kind="produce") <= answered[-1][1] + answered[0][1]
     records = _records(tmp_path)

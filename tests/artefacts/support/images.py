@@ -1,6 +1,7 @@
 """Builds the image with buildah, and runs it with runc: as its own user, without capabilities, with a read-only root.
 
 The base is a stand-in, so nothing comes from a registry of images. Containers share this machine's network.
+``python -m tests.artefacts.support.images`` builds it ahead. What is built does not take time again.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.artefacts.support.distributions import REPOSITORY
+from tests.artefacts.support.distributions import REPOSITORY, wait_for
 from tests.end_to_end.support.artifacts import cache_directory
-from tests.end_to_end.support.processes import Process, run, scratch_directory
+from tests.end_to_end.support.processes import Process, run, scratch, scratch_directory
 
 NAME: Final = "localhost/kafka-quota-proxy"
 _STAGE: Final = "localhost/kafka-quota-proxy-build"
@@ -143,3 +144,8 @@ def container(image: Image) -> Iterator[Container]:
 
 def _storage() -> list[str]:
     return ["--root", str(_STORAGE), "--runroot", str(_STORAGE / "run")]
+
+
+if __name__ == "__main__":
+    with scratch("image") as directory:
+        wait_for(started_build(directory), timeout_s=3_600)

