@@ -18,6 +18,7 @@ from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.load import KIB, MIB, Answer, batch_of, fetch_flood, produce_flood, throttled_s
+from tests.end_to_end.support.processes import allow_open_files
 from tests.end_to_end.support.proxy import Proxy
 
 _SECONDS: Final = 21
@@ -133,6 +134,7 @@ def test_thirty_connections_share_one_quota(flows: dict[Crowd, Flow], crowd: Cro
 @pytest.mark.parametrize("kind", _KINDS)
 def test_thousand_connections_share_one_quota(kafka_4: Kafka, kind: str) -> None:
     crowds = [Crowd(kind, shape, 256 * KIB, 16 * KIB, 1_000) for shape in _SHAPES]
+    allow_open_files(10_000)  # those of the clients here, and those of the proxy on both sides
     begin_s = _KAFKAS_WINDOWS + 4
 
     for crowd, flow in _flooded(kafka_4, crowds, seconds=begin_s + 60, windows=_KAFKAS_WINDOWS).items():

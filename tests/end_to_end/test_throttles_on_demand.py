@@ -85,15 +85,3 @@ def test_librdkafka_reports_the_time_and_delivers_each_record_once(
     assert told_ms(control, "app") == [250, 250, 250]
     with raw_client(testing_proxy.port()) as client:
         assert client.fetch(topic, offset=0, max_bytes=10_000).high_watermark == 6
-
-
-def test_quotas_are_set_and_cleared(kafka_4: Kafka, testing_proxy: Proxy, control: Control) -> None:
-    topic = create_topic(kafka_4)
-    batch = record_batch([bytes(50_000)])
-    with raw_client(testing_proxy.port()) as client:
-        assert client.produce(topic, batch).throttle_time_ms == 0
-        control.replace_quotas([{"client-id": "raw", "producer_byte_rate": 10_000, "shaping": "paced"}])
-        assert client.produce(topic, batch).throttle_time_ms > 1_000
-        control.replace_quotas([])
-        assert client.produce(topic, batch).throttle_time_ms == 0
-    assert [one.reason for one in control.observed(None)] == ["quota"]
