@@ -57,7 +57,7 @@ image: .venv/dev.installed ## build the image in some minutes (as root, with bui
 	@tests/ensure_packages.sh $(IMAGE_TOOLS)
 	$(BIN)/python -m tests.artefacts.support.images
 
-test-artefacts: java compiled ## build sdist, wheels and image, install and run each in front of a real Kafka (as root, with buildah)
+test-artefacts: java compiled ## build wheels and image, install and run each in front of a real Kafka (as root, with buildah)
 	@tests/ensure_packages.sh $(IMAGE_TOOLS)
 	$(BIN)/pytest -m artefacts -n 2 --dist loadfile tests/artefacts $(ARGS)
 

@@ -35,9 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Builds:
-    """The sdist, both wheels, and the build of the image."""
+    """Both wheels, and the build of the image."""
 
-    sdist: Path
     wheel: Path
     compiled_wheel: Path
     image: Process
@@ -58,7 +57,7 @@ def sdist(distributions: tuple[Path, Path]) -> Path:
 def builds(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builds]:
     image = images.started_build(tmp_path_factory.mktemp("image"))
     (compiled_wheel,) = (REPOSITORY / "build" / "compiled").glob("*.whl")
-    yield Builds(*distributions, compiled_wheel, image)
+    yield Builds(distributions[1], compiled_wheel, image)
     image.kill()
 
 

@@ -1,4 +1,4 @@
-"""The sdist and both wheels work in an empty environment, beside nothing of this checkout."""
+"""Both wheels work in an empty environment, beside nothing of this checkout."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.end_to_end.support.proxy import Proxy
 _QUOTAS = {"quotas": [{"client-id": "limited", "producer_byte_rate": 10_000}]}
 
 
-@pytest.fixture(scope="module", params=["sdist", "wheel", "compiled wheel"])
+@pytest.fixture(scope="module", params=["wheel", "compiled wheel"])
 def programs(request: pytest.FixtureRequest, builds: Builds, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the installed programs."""
-    artefact = {"sdist": builds.sdist, "wheel": builds.wheel, "compiled wheel": builds.compiled_wheel}[request.param]
+    artefact = {"wheel": builds.wheel, "compiled wheel": builds.compiled_wheel}[request.param]
     return installed(tmp_path_factory.mktemp("environment") / "venv", f"{artefact}[demo]")
 
 

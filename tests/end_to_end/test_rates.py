@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
+from math import inf
 from typing import Final, NamedTuple
 
 import pytest
@@ -69,8 +70,8 @@ class Flow(NamedTuple):
     begin_s: float
     answers: list[Answer]
 
-    def of(self, begin_s: float, end_s: float) -> int:
-        """Return the bytes that passed between two times since the start."""
+    def of(self, begin_s: float = 0.0, end_s: float = inf) -> int:
+        """Return the bytes that passed between two times, in seconds since the start."""
         return sum(one.size_bytes for one in self.answers if begin_s <= one.at_s - self.begin_s < end_s)
 
     def ahead_s(self, quota: int) -> float:
@@ -118,7 +119,7 @@ def test_client_gets_its_quota_and_no_more(flows: dict[Crowd, Flow], crowd: Crow
     flow = flows[crowd]
 
     assert flow.ahead_s(crowd.quota) <= _most_ahead_s(crowd)
-    assert 0 < throttled_s(flow.answers) <= flow.of(0, _SECONDS) / crowd.quota
+    assert 0 < throttled_s(flow.answers) <= flow.of() / crowd.quota
 
 
 @pytest.mark.proof
@@ -127,7 +128,7 @@ def test_thirty_connections_share_one_quota(flows: dict[Crowd, Flow], crowd: Cro
     flow = flows[crowd]
 
     assert flow.ahead_s(crowd.quota) <= _most_ahead_s(crowd)
-    assert flow.of(0, _SECONDS) > 0.8 * crowd.quota * _SECONDS
+    assert flow.of() > 0.8 * crowd.quota * _SECONDS
 
 
 @pytest.mark.long
