@@ -1,4 +1,4 @@
-"""How often tests repeat a random walk beside an oracle: a little in each run, and for minutes with ``-m kafka``."""
+"""How often tests repeat a random walk beside an oracle: a little in each run, and for minutes with ``-m long``."""
 
 from typing import Final
 
@@ -10,6 +10,6 @@ each_seed: Final = pytest.mark.parametrize(
     "seeds",
     [
         pytest.param(range(20), id="few"),
-        pytest.param(range(20, 500), id="many", marks=[pytest.mark.kafka, pytest.mark.timeout(900)]),
+        pytest.param(range(20, 500), id="many", marks=[pytest.mark.long, pytest.mark.timeout(900)]),
     ],
 )

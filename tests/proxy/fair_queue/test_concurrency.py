@@ -70,7 +70,7 @@ def assert_knee_found(limits: list[int], knee: int) -> None:
 @pytest.mark.parametrize(
     ("workers", "service_us", "noise"),
     [
-        pytest.param(workers, service_us, noise, marks=[] if noise == own else [pytest.mark.kafka])
+        pytest.param(workers, service_us, noise, marks=[] if noise == own else [pytest.mark.long])
         for (workers, service_us), own in zip(
             [(1, 1_000), (4, 500), (16, 5_000), (64, 20_000), (100, 5_000)], [*_NOISES, "exponential"], strict=True
         )
