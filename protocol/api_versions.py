@@ -17,11 +17,11 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.codec import framed
 from kafka_quota_proxy.protocol.errors import TrailingBytes
 from kafka_quota_proxy.protocol.primitives import (
     NO_TAGS,
     Buffer,
-    framed,
     read_array_count,
     read_compact_array_count,
     read_int16,

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.protocol import codec
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
+from kafka_quota_proxy.protocol.header import RequestHead
 
 DESCRIBE: Final = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
 ALTER: Final = int(ApiKey.ALTER_CLIENT_QUOTAS)
@@ -104,26 +105,22 @@ class AlterResponse(NamedTuple):
     results: tuple[Altered, ...]
 
 
-def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> DescribeRequest | AlterRequest:
-    """Read a request of either API, in a version that this module knows. Raises ProtocolError if it is malformed."""
-    is_describe = int.from_bytes(frame[4:6]) == DESCRIBE
-    return (read_describe_request if is_describe else read_alter_request)(frame, most_elements=most_elements)
+def read_request(
+    frame: bytes, head: RequestHead, *, most_elements: int = MAX_ELEMENTS
+) -> DescribeRequest | AlterRequest:
+    """Read a request of either API, in a version that this module knows. Its header was already read.
 
-
-def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> DescribeRequest:
-    """Read a DescribeClientQuotas request, in a version that this module knows, from a whole frame."""
-    head, (components, is_strict) = codec.read_request(frame, DESCRIBE, most_elements=most_elements)
-    return DescribeRequest(head.api_version, head.correlation_id, tuple(map(Component._make, components)), is_strict)
-
-
-def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> AlterRequest:
-    """Read an AlterClientQuotas request, in a version that this module knows, from a whole frame."""
-    head, (entries, validate_only) = codec.read_request(frame, ALTER, most_elements=most_elements)
-    alterations = tuple(
-        Alteration(entity, tuple(Op(key, None if remove else value) for key, value, remove in ops))
-        for entity, ops in entries
-    )
-    return AlterRequest(head.api_version, head.correlation_id, alterations, validate_only)
+    Raises:
+        ProtocolError: If the request is malformed.
+    """
+    parts, flag = codec.read_request(frame, head, most_elements=most_elements)
+    if head.api_key == DESCRIBE:
+        return DescribeRequest(head.api_version, head.correlation_id, tuple(map(Component._make, parts)), flag)
+    alterations = []
+    for entity, changes in parts:
+        ops = [Op(key, None if remove else value) for key, value, remove in changes]
+        alterations.append(Alteration(entity, tuple(ops)))
+    return AlterRequest(head.api_version, head.correlation_id, tuple(alterations), flag)
 
 
 def read_describe_response(frame: bytes, api_version: int) -> DescribeResponse:

@@ -20,7 +20,6 @@ from kafka_quota_proxy.protocol.primitives import (
     MAX_STRING_BYTES,
     NO_TAGS,
     Buffer,
-    framed,
     read_uvarint,
     skip_tags,
     write_string,
@@ -221,16 +220,15 @@ def read_whole_head(frame: bytes) -> RequestHead:
     return head
 
 
-def read_request(frame: bytes, api_key: int, *, most_elements: int = MAX_ELEMENTS) -> tuple[RequestHead, Values]:
-    """Read a whole request of an API in ``protocol.messages``. Return its header and its fields.
+def read_request(frame: bytes, head: RequestHead, *, most_elements: int = MAX_ELEMENTS) -> Values:
+    """Read the fields of a whole request of an API in ``protocol.messages``, of which the header was already read.
 
     Raises Truncated or TrailingBytes if the fields do not end with the frame. For other errors see ``read_fields``.
     """
-    head = read_whole_head(frame)
-    values, end = read_fields(frame, head.body, api_key, head.api_version, "request", most_elements)
+    values, end = read_fields(frame, head.body, head.api_key, head.api_version, "request", most_elements)
     if end != len(frame):
         raise TrailingBytes(f"a request has {len(frame) - end} bytes after its last field")
-    return head, values
+    return values
 
 
 def read_response(
@@ -293,6 +291,11 @@ def write_response(api_key: int, api_version: int, correlation_id: int, values: 
     # ApiVersions, whose response header never has tags, is not in the table.
     head = _INT32.pack(correlation_id) + (NO_TAGS if layout.has_tags else b"")
     return framed(head, *_written(layout, (values,)))
+
+
+def framed(*parts: Buffer) -> bytes:
+    """Return a whole frame, which consists of its size field and the given parts."""
+    return b"".join([_INT32.pack(sum(map(len, parts))), *parts])
 
 
 def _written(layout: Layout, structures: Iterable[Iterable[Any]]) -> list[Buffer]:

@@ -167,8 +167,3 @@ def _bounded(data: Buffer, offset: int, count: int) -> tuple[int, int]:
 def written_count(count: int, *, is_flexible: bool) -> bytes:
     """Encode the number of elements of an array. If ``count`` is ``NULL_ARRAY``, encode a null array."""
     return write_uvarint(count + 1) if is_flexible else _COUNT.pack(count)
-
-
-def framed(*parts: Buffer) -> bytes:
-    """Return a whole frame, which consists of its size field and the given parts."""
-    return b"".join([_COUNT.pack(sum(map(len, parts))), *parts])

@@ -64,7 +64,7 @@ def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
 
 
 def _refuse_produce(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
-    _, (_, acks, _, topics) = codec.read_request(frame, head.api_key)
+    _, acks, _, topics = codec.read_request(frame, head)
     if acks == 0:
         return None
     rest = (NOT_ENOUGH_REPLICAS, _NO_OFFSET, _NO_OFFSET, _NO_OFFSET, (), None)
@@ -79,7 +79,7 @@ def _refuse_fetch(frame: bytes, head: RequestHead, throttle_time_ms: int) -> byt
 
 
 def _refuse_join_group(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
-    _, (_, _, _, member_id, *_) = codec.read_request(frame, head.api_key)
+    _, _, _, member_id, *_ = codec.read_request(frame, head)
     protocol_name = None if head.api_version >= 7 else ""
     values = (
         throttle_time_ms, COORDINATOR_LOAD_IN_PROGRESS, _NO_GENERATION, None, protocol_name, "", False, member_id, (),
@@ -88,7 +88,7 @@ def _refuse_join_group(frame: bytes, head: RequestHead, throttle_time_ms: int) -
 
 
 def _refuse_offset_commit(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
-    _, (*_, topics) = codec.read_request(frame, head.api_key)
+    *_, topics = codec.read_request(frame, head)
     error = COORDINATOR_LOAD_IN_PROGRESS
     refused = [(*topic, [(index, error) for index, *_ in partitions]) for *topic, partitions in topics]
     return codec.write_response(head.api_key, head.api_version, head.correlation_id, (throttle_time_ms, refused))

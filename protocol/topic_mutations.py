@@ -13,7 +13,8 @@ from uuid import UUID
 
 from kafka_quota_proxy.protocol import codec
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
-from kafka_quota_proxy.protocol.primitives import NULL_UUID, framed, written_count
+from kafka_quota_proxy.protocol.codec import framed
+from kafka_quota_proxy.protocol.primitives import NULL_UUID, written_count
 
 # A topic's name in UTF-8, or its id.
 Topic = bytes | UUID
@@ -102,8 +103,8 @@ def is_mutation(api_key: int, api_version: int) -> bool:
 
 def read_request(frame: bytes) -> MutationRequest:
     """Read a whole request for which ``is_mutation`` is true."""
-    api_key = int.from_bytes(frame[4:6])
-    head, values = codec.read_request(frame, api_key)
+    head = codec.read_whole_head(frame)
+    api_key, values = head.api_key, codec.read_request(frame, head)
     validate_only = False
     if api_key == _CREATE:
         topics, topics_end, _, validate_only = values

@@ -14,7 +14,7 @@ import pytest
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule, Store
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.alter import Decision
-from kafka_quota_proxy.proxy.rules.api import Origin
+from kafka_quota_proxy.proxy.rules.api import Origin, Ticket
 from kafka_quota_proxy.proxy.rules.codec import read_changes
 from tests.support.pages import block
 from tests.support.stub_broker import eventually, on_uvloop
@@ -64,9 +64,9 @@ async def altered(manager: QuotaManager, user: str, limit: float | None) -> Deci
         take_turn = fail = has_turn.set
 
     changes = read_changes({"changes": [{"entity": {"user": user}, "limits": {P: limit}}]})
-    ticket = manager.submit_changes(changes, Origin("admin"), Owner)
+    ticket = Ticket(Origin("admin"), Owner, changes=changes)
+    assert manager.submit(ticket)
     await Owner.has_turn.wait()
-    assert ticket is not None
     assert ticket.altered is not None
     return ticket.altered
 

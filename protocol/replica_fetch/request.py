@@ -12,6 +12,7 @@ from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
 
+from kafka_quota_proxy.protocol.codec import framed
 from kafka_quota_proxy.protocol.errors import Truncated
 from kafka_quota_proxy.protocol.fetch import (
     FIRST_FLEXIBLE,
@@ -24,7 +25,6 @@ from kafka_quota_proxy.protocol.fetch import (
 )
 from kafka_quota_proxy.protocol.primitives import (
     Buffer,
-    framed,
     read_int32,
     skip,
     skip_compact_string,

@@ -18,12 +18,12 @@ from functools import partial
 from struct import Struct
 from typing import Final, NamedTuple
 
+from kafka_quota_proxy.protocol.codec import framed
 from kafka_quota_proxy.protocol.errors import MalformedLength, Truncated
 from kafka_quota_proxy.protocol.fetch import FIRST_FLEXIBLE, FIRST_SESSION, FIRST_THROTTLE
 from kafka_quota_proxy.protocol.primitives import (
     NO_TAGS,
     Buffer,
-    framed,
     read_array_count,
     read_compact_array_count,
     read_int32,

@@ -23,7 +23,7 @@ from kafka_quota_proxy.config.token_file import read_token
 from kafka_quota_proxy.proxy.admin.metrics.exposition import paced, rest
 from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, bad_request, read_json
 from kafka_quota_proxy.proxy.rules.alter import Decision
-from kafka_quota_proxy.proxy.rules.api import ADMIN, Origin
+from kafka_quota_proxy.proxy.rules.api import ADMIN, Origin, Ticket
 from kafka_quota_proxy.proxy.rules.codec import (
     JsonFormError,
     RequestedChanges,
@@ -167,8 +167,8 @@ class QuotasApi:
 
     async def _submit(self, changes: RequestedChanges, origin: Origin) -> Decision | None:
         owner = _Owner()
-        ticket = self._server.quota_manager.submit_changes(changes, origin, owner)
-        if ticket is None:
+        ticket = Ticket(origin, owner, changes=changes)
+        if not self._server.quota_manager.submit(ticket):
             return None
         try:
             await owner.has_turn.wait()

@@ -23,6 +23,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.rules.alter import Decision, decide, refuse, with_unknown_outcome
 from kafka_quota_proxy.proxy.rules.api import Origin, QuotaRequest, Ticket, TicketOwner, refusal
@@ -68,16 +69,16 @@ class RequestQueue:
         self.waiting: deque[Ticket] = deque()
         self._has_come = asyncio.Event()
 
-    def put(self, ticket: Ticket) -> Ticket | None:
-        """Append a ticket and return it, or return None if the queue is full. Dropped tickets take no room."""
+    def put(self, ticket: Ticket) -> bool:
+        """Append a ticket, or return False if the queue is full. Dropped tickets take no room."""
         size_bytes = len(ticket.frame)
         if self.waiting and not self._has_room(size_bytes):
             self.waiting = deque(one for one in self.waiting if not one.is_dropped)
             if not self._has_room(size_bytes):
-                return None
+                return False
         self.waiting.append(ticket)
         self._has_come.set()
-        return ticket
+        return True
 
     async def next(self) -> Ticket:
         """Wait for the next ticket that is not dropped. No ticket is lost if the wait fails."""
@@ -118,6 +119,7 @@ class QuotaManager:
     Attributes:
         source: The source of rules beside the configuration file, or None if there is none.
         change_log: The changes of quotas that administrators have made. None if they cannot set any.
+        submit: Queues a ticket from Kafka's API or the admin port, and returns False if the queue is full.
     """
 
     def __init__(
@@ -135,6 +137,7 @@ class QuotaManager:
         self._path = Path((config.store and config.store.directory) or "")
         self._thread = WorkerThread("quotas")
         self._queue = RequestQueue()
+        self.submit = self._queue.put
         self._wall_ms = wall_ms
         self._next_refusal_ms = 0
 
@@ -146,14 +149,6 @@ class QuotaManager:
     def listed(self) -> Iterator[ListedRule]:
         """Yield every rule as it was set, whether it is in force or not. Any thread may call this."""
         return self.rules.listed()
-
-    def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Queue a request of Kafka's API and return its ticket, or None if the queue is full."""
-        return self._queue.put(Ticket(frame, origin, owner))
-
-    def submit_changes(self, changes: RequestedChanges, origin: Origin, owner: object) -> Ticket | None:
-        """Queue changes from the admin port and return their ticket, or None if too many requests are waiting."""
-        return self._queue.put(Ticket(b"", origin, owner, changes))
 
     def refused(self, origin: Origin, message: str, now_ms: int) -> None:
         """Log that a request was refused, at most once in ten seconds."""
@@ -217,10 +212,10 @@ class QuotaManager:
         if ticket.changes is not None:
             ticket.altered = await self._make_changes(ticket.changes, ticket.origin)
         else:
-            frame = ticket.frame
+            frame, head = ticket.frame, cast(RequestHead, ticket.head)
             is_small = len(frame) <= _SMALL_BYTES
             try:
-                request = read_request(frame) if is_small else await self._thread.run(read_request, frame)
+                request = read_request(frame, head) if is_small else await self._thread.run(read_request, frame, head)
             except ProtocolError as error:
                 ticket.error = error
             else:

@@ -4,7 +4,7 @@ The proxy answers these requests itself. A ticket is a request that waits for it
 later requests on the same connection wait, too (``proxy.session.handlers.quota_requests``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
@@ -20,6 +20,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.rules.alter import Decision, refuse_alter
 from kafka_quota_proxy.proxy.rules.codec import RequestedChanges
 from kafka_quota_proxy.proxy.rules.describe import refuse_describe
@@ -75,6 +76,7 @@ class Ticket:
 
     Attributes:
         frame: The bytes of the whole request. Empty if the ticket has ``changes`` or was dropped.
+        head: The header of the request in ``frame``. None if the ticket has ``changes``.
         owner: The ``TicketOwner`` that is called when the answer is ready. None if the ticket was dropped.
         changes: The changes that were requested through the admin port. None if the ticket has a frame or was dropped.
         answer: The whole response to ``frame``, or None until it is ready.
@@ -82,10 +84,19 @@ class Ticket:
         error: Why the frame cannot be read, or None. A frame that cannot be read gets no response.
     """
 
-    __slots__ = ("altered", "answer", "changes", "error", "frame", "is_dropped", "origin", "owner")
+    __slots__ = ("altered", "answer", "changes", "error", "frame", "head", "is_dropped", "origin", "owner")
 
-    def __init__(self, frame: bytes, origin: Origin, owner: object, changes: RequestedChanges | None = None) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        owner: object,
+        *,
+        frame: bytes = b"",
+        head: RequestHead | None = None,
+        changes: RequestedChanges | None = None,
+    ) -> None:
         self.frame = frame
+        self.head = head
         self.origin = origin
         self.owner = owner
         self.changes = changes
@@ -103,11 +114,9 @@ class Ticket:
 class QuotaRequestHandler(Protocol):
     """Answers administrators' requests about quotas in place of a broker."""
 
-    def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Queue a request, and return a ticket that will hold the answer. Return None if the queue is full.
-
-        ``owner`` is a ``TicketOwner``. Its ``take_turn`` is called when the answer is ready.
-        """
+    @property
+    def submit(self) -> Callable[[Ticket], bool]:
+        """Queues a request that is to be answered, and returns False if the queue is full."""
 
     def refused(self, origin: Origin, message: str, now_ms: int) -> None:
         """Note that the request of a user who is no administrator was refused with this message."""

@@ -19,18 +19,16 @@ class BucketTurn:
 
     Attributes:
         place: The connection's place in the line, or None.
-        is_waiting: Whether the client's next request waits in the line. False if something else holds it back.
         since_ms: When the connection took its place.
         reads_rest: Whether the rest of the waiting request is read, so that the end of its client is noticed behind it.
         look_at_ms: When to check again whether the request may be forwarded. 0 if the line will wake the connection.
     """
 
-    __slots__ = ("_state", "is_waiting", "look_at_ms", "place", "reads_rest", "since_ms")
+    __slots__ = ("_state", "look_at_ms", "place", "reads_rest", "since_ms")
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self.place: Place | None = None
-        self.is_waiting = False
         self.look_at_ms = 0
         self.since_ms = 0
         self.reads_rest = False
@@ -61,7 +59,7 @@ class BucketTurn:
             self.since_ms = now_ms
         line.wait(place)
         state.block(BlockedBy.QUOTA)
-        self.is_waiting = True
+        state.waiting_turn = self
         self.look_at_ms = bucket.free_at_ms(now_ms=now_ms) if line.first() is place else 0
         return False
 
@@ -73,13 +71,13 @@ class BucketTurn:
         is_calm = rate.line is None and now_ms >= rate.silent_until_ms
         if not rate.is_limited or (is_calm and rate.has_room(1, now_ms=now_ms)) or self.has_come(rate, 1, now_ms):
             return True
-        if not (keeps_membership and self.is_waiting):
+        if not keeps_membership or self._state.waiting_turn is not self:
             return False
         until_ms = self.since_ms + _MEMBERS_WAIT_MS
         if now_ms < until_ms:
             self.look_by(until_ms)
             return False
-        self.is_waiting = False
+        self._state.waiting_turn = None
         return True
 
     def look_by(self, at_ms: int) -> None:

@@ -259,21 +259,18 @@ class RequestStream:
         if self._work <= 0 and state.blocked_by is not None:
             state.held_until_ms = now_ms + 1
         if position < len(data):
-            self._keep(data, position, len(data))
+            # A short rest is copied, so that it does not keep a long read alive. A long one is not copied for each
+            # request.
+            is_short = position > len(data) - position
+            self._data = data[position:] if is_short else data
+            self._at = 0 if is_short else position
         elif self._data:
             self._data = b""
         if state.bucket_turn.place is not None or state.rate_turn.place is not None:
             # If the request waits for something else, or the client is muted, requests of others go first.
             for turn in (state.bucket_turn, state.rate_turn):
-                if not turn.is_waiting:
+                if turn is not state.waiting_turn:
                     turn.step_aside(back_ms=state.account.muted_until_ms or now_ms)
-
-    def _keep(self, data: bytes, position: int, end: int) -> None:
-        """Keep the bytes of ``data`` from ``position`` to ``end``, which are not forwarded yet."""
-        # A short rest is copied, so that it does not keep a long read alive. A long one is not copied for each request.
-        is_short = position > end - position
-        self._data = data[position:] if is_short else data
-        self._at = 0 if is_short else position
 
     def _collect(self, kept_bytes: int) -> None:
         """Collect the rest of an incomplete request before it is parsed again.

@@ -1,9 +1,7 @@
 """One client's connection, without I/O: it takes bytes and the time, and says what to write and when to stop reading.
 
-The server hands over the bytes that it has read, and calls ``handle_timer`` at the time ``wake_at_ms``. After each of
-these calls it writes ``to_broker`` to the broker and ``to_client`` to the client, and clears both. It stops reading
-from the client while ``blocked_by`` is set, and from the broker while ``delayed_until_ms`` is set. These attributes
-belong to ``SessionState``.
+The server hands over the bytes that it has read. After each of its calls it writes ``SessionState.to_broker`` to the
+broker and ``to_client`` to the client, clears both, and does what ``Session.needs`` says.
 
 The body of a request or response is forwarded as it arrives. A request is kept only until its head has arrived, and a
 response only until its throttle time can be written. The client's next request is blocked in these cases:
@@ -20,7 +18,7 @@ response only until its throttle time can be written. The client's next request 
 Source: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``, KIP-219.
 """
 
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.session import acks_zero
@@ -38,6 +36,22 @@ from kafka_quota_proxy.proxy.session.unfinished import cut_off, give_up_reservat
 
 # After this time in line, a request is read to its end.
 _LONG_WAIT_MS: Final = 1_000
+
+
+class Needs(NamedTuple):
+    """What the server has to do for a session, in addition to writing.
+
+    Attributes:
+        reads_client: Whether to read from the client.
+        reads_broker: Whether to read from the broker.
+        wake_at_ms: The time at which to call ``handle_timer``. If it is 0 or in the past, no call is needed.
+        refusal: The reason why the connection has to be closed, or an empty text if it may stay open.
+    """
+
+    reads_client: bool
+    reads_broker: bool
+    wake_at_ms: int
+    refusal: str
 
 
 class Receive(Protocol):
@@ -101,15 +115,20 @@ class Session:
         return handler.follower if isinstance(handler, FollowerFetchHandler) else None
 
     @property
-    def wake_at_ms(self) -> int:
-        """The time at which to call ``handle_timer``. If it is 0 or in the past, no call is needed."""
-        state = self.state
-        if state.delayed_until_ms:
-            return state.delayed_until_ms
-        if state.blocked_by is None:
-            return 0
-        turn = state.waiting_turn
-        return max(self.muted_until_ms, state.held_until_ms) if turn is None else turn.look_at_ms
+    def needs(self) -> Needs:
+        """What the server has to do now. If nothing is blocked or delayed, it only has to read both sides."""
+        state, account, turn = self.state, self.state.account, self.state.waiting_turn
+        reads_client, wake_at_ms = True, 0
+        if state.blocked_by is not None:
+            # An incomplete request may be read on although it waits.
+            is_read_on = state.bucket_turn.reads_rest or state.rate_turn.reads_rest
+            reads_client = is_read_on and self._requests.lacks_rest
+            if turn is not None:
+                wake_at_ms = turn.look_at_ms
+            else:
+                wake_at_ms = max(0 if state.is_ending else account.muted_until_ms, state.held_until_ms)
+        delayed_until_ms = state.delayed_until_ms
+        return Needs(reads_client, not delayed_until_ms, delayed_until_ms or wake_at_ms, account.refusal)
 
     @property
     def is_idle(self) -> bool:
@@ -160,7 +179,7 @@ class Session:
     # -- what happens to the connection --
 
     def handle_timer(self, *, now_ms: int) -> None:
-        """Forward the request or response that has waited long enough. Call this at ``wake_at_ms``.
+        """Forward the request or response that has waited long enough. Call this at ``Needs.wake_at_ms``.
 
         Raises:
             ProtocolError: If bytes that waited violate Kafka's protocol.
@@ -178,7 +197,8 @@ class Session:
         """Forward the waiting request if it may be forwarded now. Raises ``ProtocolError`` as ``handle_timer`` does."""
         if self.state.blocked_by is not None:
             self._requests.resume(now_ms)
-        self._turn.leave_unused()  # if the request waits for something else now, or the connection is about to end
+        if self._turn.queued is not None:
+            self._turn.leave_unused()  # if the request waits for something else now, or the connection is about to end
 
     def release(self, *, now_ms: int) -> None:
         """Forward what waits because of a quota, and do not throttle the client any more.
@@ -226,12 +246,6 @@ class Session:
             state.bucket_turn.leave()
             state.rate_turn.leave()
             self.resume(now_ms=now_ms)
-
-    @property
-    def reads_rest(self) -> bool:
-        """Whether the client is read although its request waits, because the request is incomplete."""
-        state = self.state
-        return (state.bucket_turn.reads_rest or state.rate_turn.reads_rest) and self._requests.lacks_rest
 
     def sweep(self, *, now_ms: int) -> None:
         """Let a request that stalls hold nobody. Call this once a second."""

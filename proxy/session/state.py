@@ -42,6 +42,8 @@ class SessionState:
             broker until then.
         held_until_ms: When to check again whether the decision that a request waits for has been made. 0 if no request
             waits for one.
+        waiting_turn: The turn for which the client's next request waits in the line of a bucket. None if something else
+            holds the request back, or nothing does.
         now_ns: The time, in nanoseconds, at which the server last called this session.
         answered: The API key of the response that began last. The server resets it to -1 after reading it.
     """
@@ -50,7 +52,7 @@ class SessionState:
         "account", "answered", "blocked_by", "broker_turn", "bucket_turn", "context", "delayed_until_ms",
         "drops_answered", "held_until_ms", "in_flight", "in_flight_limit", "is_client_full", "is_ending",
         "is_rest_doubted", "now_ns", "owner", "rate_turn", "request_left", "requests", "responses", "to_broker",
-        "to_client", "unanswered", "unsent",
+        "to_client", "unanswered", "unsent", "waiting_turn",
     )  # fmt: skip
 
     account: ClientAccount
@@ -77,6 +79,7 @@ class SessionState:
         self.is_client_full = False
         self.delayed_until_ms = 0
         self.held_until_ms = 0
+        self.waiting_turn: BucketTurn | None = None
         self.now_ns = 0
         self.answered = -1
         self.account = ClientAccount(context)
@@ -106,25 +109,19 @@ class SessionState:
 
     def end_wait(self) -> None:
         """Note that no request waits, neither for its turn in a line nor for anything else."""
-        self.blocked_by = None
-        self.bucket_turn.is_waiting = self.rate_turn.is_waiting = False
+        self.blocked_by = self.waiting_turn = None
 
     def is_alone(self) -> bool:
-        """Return whether no request is pending and no response is partly forwarded. If not, make the next request wait.
+        """Return whether no request is pending, and the client has read all responses. If not, the next request waits.
 
         The proxy may answer a request itself only if this returns True. Otherwise its response would overtake earlier
         responses.
         """
-        is_alone = not (self.in_flight or self.responses.is_open)
-        self.blocked_by = None if is_alone else BlockedBy.EARLIER_ANSWERS
-        return is_alone
-
-    @property
-    def waiting_turn(self) -> BucketTurn | None:
-        """The turn for which the client's next request waits, or None if it waits for something else, or not at all."""
-        if self.bucket_turn.is_waiting:
-            return self.bucket_turn
-        return self.rate_turn if self.rate_turn.is_waiting else None
+        if self.in_flight or self.responses.is_open:
+            self.blocked_by = BlockedBy.EARLIER_ANSWERS
+        else:
+            self.blocked_by = BlockedBy.UNREAD_ANSWERS if self.is_client_full else None
+        return self.blocked_by is None
 
     def place_in(self, line: Line | None) -> Place | None:
         """Return the place of the client's next request in the line of a bucket, or None if it has none."""

@@ -60,7 +60,7 @@ def cut_off(state: SessionState, now_ms: int, *, had_turn: bool) -> None:
     forwarded_bytes = 4 + pending.size_bytes - state.request_left
     state.request_left = 0
     state.is_rest_doubted = False
-    if state.bucket_turn.is_waiting:  # what has come of the rest waits for its turn
+    if state.waiting_turn is state.bucket_turn:  # what has come of the rest waits for its turn
         state.bucket_turn.leave()
         state.end_wait()
     if state.unanswered is None:

@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 from bench.trace_alter import Trace, alter_request, trace
-from kafka_quota_proxy.protocol.client_quotas import Alteration, Op, read_alter_request
+from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
+from tests.support.quota_request_frames import read_alter_request
 
 
 def test_a_request_for_one_user() -> None:

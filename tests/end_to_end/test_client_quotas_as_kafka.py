@@ -22,7 +22,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     Op,
     read_describe_response,
 )
-from kafka_quota_proxy.protocol.primitives import framed
+from kafka_quota_proxy.protocol.codec import framed
 from kafka_quota_proxy.proxy.rules.alter import MAX_CHANGED_KEYS, decide
 from kafka_quota_proxy.proxy.rules.describe import describe
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule

@@ -18,11 +18,10 @@ from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
     DESCRIBE,
     AlterResponse,
-    read_alter_request,
-    read_describe_request,
     read_describe_response,
     write_response,
 )
+from kafka_quota_proxy.protocol.codec import read_whole_head
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.rules.alter import MAX_RULES, decide
 from kafka_quota_proxy.proxy.rules.codec import (
@@ -35,7 +34,13 @@ from kafka_quota_proxy.proxy.rules.describe import describe
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, apply, keys_of
 from tests.fuzz import seeds
 from tests.fuzz.source import MAX_FRAMES, Source, damaged
-from tests.support.quota_request_frames import read_alter_response, write_alter_request, write_describe_request
+from tests.support.quota_request_frames import (
+    read_alter_request,
+    read_alter_response,
+    read_describe_request,
+    write_alter_request,
+    write_describe_request,
+)
 from tests.support.quota_requests import some_alter, some_describe
 
 _MANY_BYTES: Final = 40_000
@@ -65,6 +70,9 @@ def _alter(source: Source, rules: Rules) -> None:
     random, version = Random(source.below(65_536)), source.below(2)  # noqa: S311
     frame = _frame(source, ALTER, lambda: write_alter_request(some_alter(random, version), client_id="admin"))
     try:
+        head = read_whole_head(frame)
+        if head.api_key != ALTER:
+            return
         request = read_alter_request(frame)
     except ProtocolError:
         return
@@ -94,6 +102,9 @@ def _describe(source: Source, rules: Rules) -> None:
     random, version = Random(source.below(65_536)), source.below(2)  # noqa: S311
     frame = _frame(source, DESCRIBE, lambda: write_describe_request(some_describe(random, version), client_id=None))
     try:
+        head = read_whole_head(frame)
+        if head.api_key != DESCRIBE:
+            return
         request = read_describe_request(frame)
     except ProtocolError:
         return

@@ -122,7 +122,7 @@ class Stage:
     def wake(self) -> None:
         """Call the timer if it is due."""
         self._look_at_the_clock()
-        if not self.error and 0 < self.session.wake_at_ms <= self.wire.now_ms:
+        if not self.error and 0 < self.session.needs.wake_at_ms <= self.wire.now_ms:
             try:
                 self.session.handle_timer(now_ms=self.wire.now_ms)
             except ProtocolError as error:
@@ -231,7 +231,7 @@ class Stage:
             awaits = (
                 session.state.in_flight or session._responses.begun or (login is not None and login.login.is_awaited)
             )
-            at_ms = max(session.wake_at_ms, self.slot_at_ms)
+            at_ms = max(session.needs.wake_at_ms, self.slot_at_ms)
             assert awaits or at_ms > self.wire.now_ms, "blocked for ever"
         if session.state.delayed_until_ms:
             assert session._responses._data, "a delay without delayed bytes"
@@ -263,8 +263,8 @@ class Stage:
             if len(self.asked) + len(self.told) > passed_bytes:
                 idle_steps, passed_bytes = 0, len(self.asked) + len(self.told)
             assert idle_steps < _MOST_IDLE_STEPS, "a session does not come to rest"
-            if session.wake_at_ms > wire.now_ms:
-                wire.now_ms = session.wake_at_ms
+            if session.needs.wake_at_ms > wire.now_ms:
+                wire.now_ms = session.needs.wake_at_ms
                 self.wake()
             elif session.state.in_flight and not session._responses.left and not session._responses._data:
                 self.from_broker([right_answer(session)])
@@ -528,7 +528,7 @@ class Twins:
         wait_ms = WAITS_MS[self._source.below(len(WAITS_MS))]
         end_ms = self._first.wire.now_ms + wait_ms
         while True:
-            wakes = [stage.session.wake_at_ms for stage in self._stages if not stage.error]
+            wakes = [stage.session.needs.wake_at_ms for stage in self._stages if not stage.error]
             due = [wake for wake in wakes if self._first.wire.now_ms < wake <= end_ms]
             if not due:
                 break

@@ -146,7 +146,9 @@ class _Way:
         assert len(session._requests._data) <= 2 * MAX_REPLICA_FETCH_BYTES
         if session.state.blocked_by is not None and not session.state.is_ending and not session.state.in_flight:
             incomplete = session._responses._data or session._responses.left
-            assert incomplete or now_ms < session.wake_at_ms <= now_ms + 500, "it is woken, and within half a second"
+            assert incomplete or now_ms < session.needs.wake_at_ms <= now_ms + 500, (
+                "it is woken, and within half a second"
+            )
         follower = session.follower
         if follower is not None:
             assert follower._passed is None or session.state.in_flight or session._responses._data
@@ -295,14 +297,14 @@ class _Play:
         end_ms = self._now_ms + pause_ms
         for _ in range(_MAX_WAKES):
             ways = [way for way in self._ways if not way.has_failed]
-            due = [way for way in ways if self._now_ms < way.wire.session.wake_at_ms <= end_ms]
+            due = [way for way in ways if self._now_ms < way.wire.session.needs.wake_at_ms <= end_ms]
             if not due:
                 break
-            self._now_ms = min(way.wire.session.wake_at_ms for way in due)
+            self._now_ms = min(way.wire.session.needs.wake_at_ms for way in due)
             for way in self._ways:
                 way.wire.now_ms = self._now_ms
             for way in due:
-                if way.wire.session.wake_at_ms == self._now_ms:
+                if way.wire.session.needs.wake_at_ms == self._now_ms:
                     way.wake()
         self._now_ms = max(self._now_ms, end_ms)
         for way in self._ways:

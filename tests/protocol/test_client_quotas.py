@@ -18,15 +18,19 @@ from kafka_quota_proxy.protocol.client_quotas import (
     DescribeRequest,
     DescribeResponse,
     Op,
-    read_alter_request,
-    read_describe_request,
     read_describe_response,
     write_response,
 )
 from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
 from kafka_quota_proxy.protocol.errors import TooManyElements
 from tests.support.cases import FEW_EXAMPLES
-from tests.support.quota_request_frames import read_alter_response, write_alter_request, write_describe_request
+from tests.support.quota_request_frames import (
+    read_alter_request,
+    read_alter_response,
+    read_describe_request,
+    write_alter_request,
+    write_describe_request,
+)
 
 KEYS: Final = (DESCRIBE, ALTER)
 VERSIONS: Final = (0, 1)

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.protocol.codec import MAX_RESPONSE_ELEMENTS
+from kafka_quota_proxy.protocol.codec import MAX_RESPONSE_ELEMENTS, framed
 from kafka_quota_proxy.protocol.metadata_query import (
     FIRST_TOPIC_ID,
     FIRST_VERSION,
@@ -15,7 +15,6 @@ from kafka_quota_proxy.protocol.metadata_query import (
     read_partition_counts,
     write_request,
 )
-from kafka_quota_proxy.protocol.primitives import framed
 from kafka_quota_proxy.protocol.topic_mutations import Topic
 from tests.protocol.support.codecs import Codec, KafkaPython, Kio, codecs, uuid_of
 from tests.protocol.support.kio_messages import Untyped

@@ -9,8 +9,8 @@ from typing import Any, Final
 import pytest
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
-from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
-from kafka_quota_proxy.protocol.primitives import framed, written_count
+from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS, framed
+from kafka_quota_proxy.protocol.primitives import written_count
 from kafka_quota_proxy.protocol.refusal_responses import refusal_response
 from kafka_quota_proxy.protocol.topic_mutations import FIRST_REFUSABLE_VERSION, read_request, refuse_all_topics
 from tests.protocol.support import kafka_python_messages, kio_messages

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey, is_flexible
-from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
+from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS, framed
 from kafka_quota_proxy.protocol.errors import TooManyElements
-from kafka_quota_proxy.protocol.primitives import framed, written_count
+from kafka_quota_proxy.protocol.primitives import written_count
 from kafka_quota_proxy.protocol.topic_mutations import (
     FIRST_REFUSABLE_VERSION,
     THROTTLING_QUOTA_EXCEEDED,

@@ -75,7 +75,9 @@ class Scene:
         """Let time pass for all connections, and wake each session when its timer is due."""
         end_ms = self.now_ms + wait_ms
         while self.now_ms < end_ms:
-            due_ms = [wire.session.wake_at_ms for wire in self.wires if wire.session.wake_at_ms > self.now_ms]
+            due_ms = [
+                wire.session.needs.wake_at_ms for wire in self.wires if wire.session.needs.wake_at_ms > self.now_ms
+            ]
             step_ms = min([end_ms, *due_ms]) - self.now_ms
             self.wire.now_ms += step_ms
             for wire in self.wires:

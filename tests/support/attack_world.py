@@ -82,7 +82,7 @@ class Client:
             frames = b"".join(state.to_client)
             state.to_client.clear()
             self._receive(frames)
-        wake_at_ms = self.session.wake_at_ms
+        wake_at_ms = self.session.needs.wake_at_ms
         if wake_at_ms > world.now_ms and not world.now_ms < self._timer_ms <= wake_at_ms:
             self._timer_ms = wake_at_ms
             world.call_at(wake_at_ms, self._wake)

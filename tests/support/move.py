@@ -165,7 +165,7 @@ class _Way:
         elif to_broker:
             self._ask(to_broker, has_waited=False)
         else:
-            self.due_ms = wire.session.wake_at_ms
+            self.due_ms = wire.session.needs.wake_at_ms
             assert self.due_ms > move.now_ms, "a session that waits says until when"
 
     def _ask(self, request: bytes, *, has_waited: bool) -> None:

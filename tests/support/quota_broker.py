@@ -5,8 +5,6 @@ from kafka_quota_proxy.protocol.client_quotas import (
     ALTER,
     DESCRIBE,
     AlterResponse,
-    read_alter_request,
-    read_describe_request,
     write_response,
 )
 from kafka_quota_proxy.proxy.rules.alter import decide, refuse_alter
@@ -14,6 +12,7 @@ from kafka_quota_proxy.proxy.rules.describe import describe, refuse_describe
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, apply
 from tests.simulation.wire.greeting import api_versions
 from tests.support.frames import produce_response
+from tests.support.quota_request_frames import read_alter_request, read_describe_request
 from tests.support.stub_broker import correlation_id
 
 

@@ -7,8 +7,10 @@ from kafka_quota_proxy.protocol.client_quotas import (
     AlterRequest,
     AlterResponse,
     DescribeRequest,
+    read_request,
 )
-from kafka_quota_proxy.protocol.codec import read_response, write_request
+from kafka_quota_proxy.protocol.codec import read_response, read_whole_head, write_request
+from kafka_quota_proxy.proxy.rules.api import Origin, Ticket
 
 
 def write_describe_request(request: DescribeRequest, *, client_id: str | None) -> bytes:
@@ -24,6 +26,22 @@ def write_alter_request(request: AlterRequest, *, client_id: str | None) -> byte
     ]
     values = (entries, request.validate_only)
     return write_request(ALTER, request.api_version, request.correlation_id, _encoded(client_id), values)
+
+
+def quota_ticket(frame: bytes, origin: Origin, owner: object) -> Ticket:
+    return Ticket(origin, owner, frame=frame, head=read_whole_head(frame))
+
+
+def read_alter_request(frame: bytes) -> AlterRequest:
+    request = read_request(frame, read_whole_head(frame))
+    assert isinstance(request, AlterRequest)
+    return request
+
+
+def read_describe_request(frame: bytes) -> DescribeRequest:
+    request = read_request(frame, read_whole_head(frame))
+    assert isinstance(request, DescribeRequest)
+    return request
 
 
 def read_alter_response(frame: bytes, api_version: int) -> AlterResponse:

@@ -96,7 +96,7 @@ class Wire:
     def wait(self, wait_ms: int) -> None:
         """Let time pass, and wake the session at every time at which it asked to be woken."""
         end_ms = self.now_ms + wait_ms
-        while self.now_ms < (wake_at_ms := self.session.wake_at_ms) <= end_ms:
+        while self.now_ms < (wake_at_ms := self.session.needs.wake_at_ms) <= end_ms:
             self.now_ms = wake_at_ms
             self.session.state.now_ns = self.now_ms * 1_000_000
             self.session.handle_timer(now_ms=self.now_ms)

@@ -22,6 +22,7 @@ from kafka_quota_proxy.proxy.server.clients.connection_limits import CONNECTIONS
 from kafka_quota_proxy.proxy.server.clients.half_close import HalfClosedClient
 from kafka_quota_proxy.proxy.server.clients.time_checks import TimeChecks
 from kafka_quota_proxy.proxy.server.clients.transport_pair import TransportPair, cause_of_loss, write
+from kafka_quota_proxy.proxy.session.session import Needs
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
 if TYPE_CHECKING:
@@ -235,7 +236,8 @@ class ClientConnection:
 
     def _run(self, step: Callable[..., None], sender: str) -> None:
         """Call a ``Session`` method, then ``flush``. If ``sender`` has violated Kafka's protocol, close instead."""
-        now_ms = self._now_ms()
+        now_ns = self.state.now_ns = monotonic_ns()
+        now_ms = now_ns // 1_000_000
         try:
             step(now_ms=now_ms)
         except ProtocolError as error:
@@ -262,31 +264,37 @@ class ClientConnection:
             state.to_client.clear()
         # Usually both sides are read and may go on being read. Then nothing is left to do.
         if state.blocked_by is not None or state.delayed_until_ms or self.flow_to_broker is None:
-            self.update_reading()
-            wake_at_ms = self.session.wake_at_ms
+            needs = self.update_reading()
+            wake_at_ms = needs.wake_at_ms
             if wake_at_ms > now_ms and (self._timer is None or wake_at_ms < self._timer_ms):
                 self._arm(wake_at_ms, now_ms)
-            if state.account.refusal:
-                self.listener.log_closed(self.peer, CONNECTIONS_QUOTA, state.account.refusal)
+            if needs.refusal:
+                self.listener.log_closed(self.peer, CONNECTIONS_QUOTA, needs.refusal)
                 self.close(CONNECTIONS_QUOTA)
             elif (self._has_client_ended or self.drain_cause) and not state.to_broker and self._half_closed is None:
                 self._close_when_answered()
 
-    def update_reading(self) -> None:
-        """Pause or resume reading, so that each side is read only while its bytes can be forwarded."""
-        state, transports = self.state, self.transports
+    def update_reading(self) -> Needs:
+        """Pause or resume reading, so that each side is read only while its bytes can be forwarded.
+
+        Returns what the session needs now.
+        """
+        transports, needs = self.transports, self.session.needs
         if not self.is_closed:
-            is_blocked = state.blocked_by is not None and self._half_closed is None and not self.session.reads_rest
-            transports.update_reading(
-                reads_client=not (is_blocked or transports.is_broker_full or self._dial is not None),
-                reads_broker=not (transports.is_client_full or state.delayed_until_ms),
-            )
+            may_read = needs.reads_client or self._half_closed is not None
+            reads_client = may_read and not (transports.is_broker_full or self._dial is not None)
+            reads_broker = needs.reads_broker and not transports.is_client_full
+            if reads_client is not transports.reads_client:
+                transports.read_client(reads=reads_client)
+            if reads_broker is not transports.reads_broker:
+                transports.read_broker(reads=reads_broker)
         flows = transports.reads_client and transports.reads_broker and transports.broker is not None
         flows = flows and not (self.is_closed or self._has_client_ended or self.drain_cause)
         self.flow_to_broker = transports.broker if flows else None
         self.flow_to_client = transports.client if flows else None
         if flows and transports.may_enter_relay:
             transports.enter_relay(self)
+        return needs
 
     def _arm(self, wake_at_ms: int, now_ms: int) -> None:
         if self._timer is not None:
@@ -321,7 +329,7 @@ class ClientConnection:
                 self._timer.cancel()
                 self._timer = None
             self._half_closed = HalfClosedClient(self, client, self.drain_cause)
-            self.transports.update_reading(reads_client=True, reads_broker=self.transports.reads_broker)
+            self.transports.read_client(reads=True)
 
     def close(self, cause: str) -> None:
         """Close both transports after writing their buffers. Count ``cause`` as the reason. May be called again."""

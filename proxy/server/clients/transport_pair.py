@@ -66,20 +66,27 @@ class TransportPair:
         """How many bytes wait until the client reads them."""
         return 0 if self.client is None else self.client.get_write_buffer_size()
 
-    def update_reading(self, *, reads_client: bool, reads_broker: bool) -> None:
-        """Start or pause reading from each side: True means to read from it, False means to pause."""
-        if reads_client is not self.reads_client and self.client is not None:
-            self.reads_client = reads_client
-            if self._relayed is None:
-                _set_reading(self.client, reads_client)
+    def read_client(self, *, reads: bool) -> None:
+        """Start or pause reading from the client, which was not done before. Without a client nothing changes."""
+        if self.client is not None:
+            self.reads_client = reads
+            if self._relayed is not None:
+                self._relayed.client.set_reading(reads)
+            elif reads:
+                self.client.resume_reading()
             else:
-                self._relayed.client.set_reading(reads_client)
-        if reads_broker is not self.reads_broker and self.broker is not None:
-            self.reads_broker = reads_broker
-            if self._relayed is None:
-                _set_reading(self.broker, reads_broker)
+                self.client.pause_reading()
+
+    def read_broker(self, *, reads: bool) -> None:
+        """Start or pause reading from the broker, in the same way."""
+        if self.broker is not None:
+            self.reads_broker = reads
+            if self._relayed is not None:
+                self._relayed.broker.set_reading(reads)
+            elif reads:
+                self.broker.resume_reading()
             else:
-                self._relayed.broker.set_reading(reads_broker)
+                self.broker.pause_reading()
 
     def enter_relay(self, connection: "ClientConnection") -> None:
         """Let the listener's relay read both sockets, which are being read, unless something speaks against it."""
@@ -150,13 +157,6 @@ def _keep_alive(transport: asyncio.Transport) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def _set_reading(transport: asyncio.Transport, reads: bool) -> None:
-    if reads:
-        transport.resume_reading()
-    else:
-        transport.pause_reading()
 
 
 def _is_encrypted(transport: asyncio.Transport) -> bool:

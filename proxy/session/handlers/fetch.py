@@ -236,7 +236,7 @@ class FetchHandler(Handler):
         """Return whether a fetch has to be answered without records, because it waits in line for too long."""
         state = self._state
         turn = state.bucket_turn
-        if not turn.is_waiting:
+        if state.waiting_turn is not turn:
             return False
         is_delayed = state.account.enforcement(bucket) is Enforcement.DELAY
         patience_ms = bucket.max_throttle_time_ms if is_delayed else limits.max_wait_ms

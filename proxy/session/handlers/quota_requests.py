@@ -71,19 +71,19 @@ class QuotaRequestHandler(Handler):
                 charge = charge._replace(identity=None)
             if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):
                 return None
-        frame = data[position:frame_end]
+        frame, head_of_frame = data[position:frame_end], head._replace(body=head.body - position)
         client_id = head.client_id.decode("utf-8", "replace")
         origin = Origin(principal, client_id, state.account.peer_host, administration.listener)
         if is_admin:
-            ticket = administration.handler.submit(frame, origin, state.owner)
-            if ticket is not None:
+            ticket = Ticket(origin, state.owner, frame=frame, head=head_of_frame)
+            if administration.handler.submit(ticket):
                 self._pending = _Pending(ticket, head, charge)
                 state.requests.waiting = self
             state.held_until_ms = now_ms + LOOKS_AGAIN_MS
             state.block(BlockedBy.QUOTA_CHANGE)
             return None
         message = unauthorized(principal)
-        answer = refusal(read_request(frame, most_elements=MAX_REFUSED_ELEMENTS), message)
+        answer = refusal(read_request(frame, head_of_frame, most_elements=MAX_REFUSED_ELEMENTS), message)
         administration.handler.refused(origin, message, now_ms)
         state.to_client.append(answer if charge is None else self._charge(charge, head, answer, now_ms))
         return position, frame_end, b""

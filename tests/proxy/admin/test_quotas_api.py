@@ -275,7 +275,7 @@ async def test_too_many_changes_get_a_retry_after(tmp_path: Path) -> None:
 @on_uvloop
 async def test_a_full_quota_manager_answers_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with page(tmp_path) as one:
-        monkeypatch.setattr(one.server.quota_manager, "submit_changes", lambda *_: None)
+        monkeypatch.setattr(one.server.quota_manager, "submit", lambda _: False)
         full = await one.post(SET_ALICE)
 
         assert (full.status, full.headers["Retry-After"]) == (503, "1")

@@ -24,15 +24,21 @@ from kafka_quota_proxy.protocol.client_quotas import (
     Op,
     read_describe_response,
 )
+from kafka_quota_proxy.protocol.codec import read_whole_head
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.rules import codec as json_form
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
-from kafka_quota_proxy.proxy.rules.api import Origin, QuotaRequest
+from kafka_quota_proxy.proxy.rules.api import Origin, QuotaRequest, Ticket
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.sqlite import directory_store
 from kafka_quota_proxy.proxy.rules.sqlite.directory_store import DirectoryStore
-from tests.support.quota_request_frames import read_alter_response, write_alter_request, write_describe_request
+from tests.support.quota_request_frames import (
+    quota_ticket,
+    read_alter_response,
+    write_alter_request,
+    write_describe_request,
+)
 from tests.support.stores import damage_header, keep, no_room_above
 from tests.support.stub_broker import eventually, on_uvloop
 
@@ -67,9 +73,9 @@ class Bed:
 
     async def ask(self, request: QuotaRequest) -> bytes:
         client = Client()
-        ticket = self.manager.submit(written(request), ADMIN, client)
+        ticket = quota_ticket(written(request), ADMIN, client)
+        assert self.manager.submit(ticket)
         await asyncio.wait_for(client.has_turn.wait(), 20)
-        assert ticket is not None
         assert ticket.answer is not None
         return ticket.answer
 
@@ -272,9 +278,10 @@ async def test_damaged_store_keeps_the_proxy_from_starting(tmp_path: Path) -> No
 async def test_unreadable_request_is_reported_and_the_next_is_answered() -> None:
     async with bed(None) as one:
         client = Client()
-        ticket = one.manager.submit(written(EVERYTHING)[:-1], ADMIN, client)
+        frame = written(EVERYTHING)
+        ticket = Ticket(ADMIN, client, frame=frame[:-1], head=read_whole_head(frame))
+        assert one.manager.submit(ticket)
         await asyncio.wait_for(client.has_turn.wait(), 20)
-        assert ticket is not None
         assert isinstance(ticket.error, ProtocolError)
         assert ticket.answer is None
         assert (await one.told()).entries == ()
@@ -358,11 +365,10 @@ async def test_change_is_made_and_answered_if_auditing_raises(tmp_path: Path, ca
             assert await one.set(ALICE, {P: 5.0}) == [Altered(0, None, ALICE)]
             client = Client()
             alteration = Alteration(ALICE, (Op(P, 6.0),))
-            ticket = one.manager.submit_changes(
-                json_form.RequestedChanges((alteration,), {}, is_dry_run=False), ADMIN, client
-            )
+            changes = json_form.RequestedChanges((alteration,), {}, is_dry_run=False)
+            ticket = Ticket(ADMIN, client, changes=changes)
+            assert one.manager.submit(ticket)
             await asyncio.wait_for(client.has_turn.wait(), 20)
-        assert ticket is not None
         assert ticket.altered is not None
         assert ticket.altered.outcomes[0].result == "applied"
         assert [rule.limits.get("producer_byte_rate") for rule in one.manager.rules.quotas] == [6.0]

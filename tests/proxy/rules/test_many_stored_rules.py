@@ -29,7 +29,7 @@ from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.builds import interpreted_only
-from tests.support.quota_request_frames import read_alter_response, write_alter_request
+from tests.support.quota_request_frames import quota_ticket, read_alter_response, write_alter_request
 from tests.support.stores import write_rules
 from tests.support.stub_broker import listener_to, on_uvloop, running, stub_broker
 
@@ -63,9 +63,9 @@ def is_done(answer: bytes | None) -> bool:
 
 async def altered(server: Server, number: int) -> None:
     client = Client()
-    ticket = server.quota_manager.submit(alter_of(number), Origin("admin"), client)
+    ticket = quota_ticket(alter_of(number), Origin("admin"), client)
+    assert server.quota_manager.submit(ticket)
     await client.has_turn.wait()
-    assert ticket is not None
     assert is_done(ticket.answer)
 
 

@@ -9,7 +9,8 @@ ORIGIN = Origin("admin")
 
 
 def put(queue: RequestQueue, frame: bytes) -> Ticket | None:
-    return queue.put(Ticket(frame, ORIGIN, None))
+    ticket = Ticket(ORIGIN, None, frame=frame)
+    return ticket if queue.put(ticket) else None
 
 
 def test_waiting_bytes_are_bounded_and_a_dropped_request_makes_room() -> None:

@@ -36,7 +36,7 @@ def test_first_request_takes_the_slot_and_others_wait() -> None:
     assert second.client(produce_request(2)) == b""
     assert third.client(other_request(3)) == b""
     assert second.session.state.blocked_by is not None
-    assert second.session.wake_at_ms == 0  # the session waits for other clients only
+    assert second.session.needs.wake_at_ms == 0  # the session waits for other clients only
 
     assert first.broker(produce_response(1)) == produce_response(1)
     (woken,) = crowd.granted()
@@ -198,9 +198,9 @@ class NoHurry:
     def __init__(self) -> None:
         self.tickets: list[Ticket] = []
 
-    def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket:
-        self.tickets.append(Ticket(frame, origin, owner))
-        return self.tickets[-1]
+    def submit(self, ticket: Ticket) -> bool:
+        self.tickets.append(ticket)
+        return True
 
     def refused(self, origin: Origin, message: str, now_ms: int) -> None:
         """Nothing is logged."""

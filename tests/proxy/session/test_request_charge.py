@@ -48,7 +48,7 @@ def test_new_connection_waits_for_the_rest_of_the_throttle_time(request_: bytes)
     newcomer.receive_from_client(request_, now_ms=wire.now_ms)
 
     assert newcomer.state.to_broker == []
-    assert newcomer.wake_at_ms == wire.now_ms + 200
+    assert newcomer.needs.wake_at_ms == wire.now_ms + 200
 
 
 def test_more_requests_than_the_rate_allows_wait_like_bytes() -> None:

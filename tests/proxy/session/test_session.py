@@ -141,7 +141,7 @@ def test_drain_answers_partly_forwarded_requests_only() -> None:
     assert wire.broker(produce_response(1)) == produce_response(1)
     assert wire.session.is_idle
     assert wire.to_broker() == b""
-    assert wire.session.wake_at_ms == 0
+    assert wire.session.needs.wake_at_ms == 0
     assert wire.muted_for_ms == 0
 
 
@@ -167,12 +167,12 @@ def test_incomplete_request_is_read_to_its_end_after_a_second_in_line() -> None:
 
     assert other.client(request[:-1]) == b""
     assert not session.has_waited_long(now_ms=other.now_ms + 999)
-    assert not session.reads_rest
+    assert not session.needs.reads_client
     assert session.has_waited_long(now_ms=other.now_ms + 1_000)
-    assert session.reads_rest
+    assert session.needs.reads_client
     other.client(request[-1:])
 
-    assert not session.reads_rest
+    assert not session.needs.reads_client
     session.count_abandoned()
     assert session.state.context.counters.abandoned == 1
 

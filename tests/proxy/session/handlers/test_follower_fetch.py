@@ -92,7 +92,7 @@ class Front(Wire):
         self.use_up()
         assert self.client(self.fetch(*places, number=2)) == b""
         assert self.session.state.blocked_by is not None
-        assert self.now_ms < self.session.wake_at_ms <= self.now_ms + 500
+        assert self.now_ms < self.session.needs.wake_at_ms <= self.now_ms + 500
 
     def read(self, frame: bytes) -> Response:
         return read_response(frame, self.version)
@@ -311,7 +311,7 @@ def test_held_fetch_becomes_a_consumer_fetch_when_the_listener_stops_trusting_re
     front.listening.policy = Policy(104_857_600, Enforcement.RESPOND, False, "sub")
     front.wait(500)
     assert list(read_request(front.to_broker(), 17).parts) == [P0]
-    assert front.session.wake_at_ms == 0
+    assert front.session.needs.wake_at_ms == 0
     response = front.answer({P0: lagging(batches(9_000))}, 2)
     assert len(front.broker(response)) == len(response)
 

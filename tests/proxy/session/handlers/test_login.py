@@ -196,7 +196,7 @@ def test_nothing_is_forwarded_behind_an_unanswered_login(dialogue: Dialogue, han
     passed = [wire.client(b"".join(asked for asked, _ in parts) + ahead)]
     for _, told in parts:
         assert wire.session.state.blocked_by is not None
-        assert wire.session.wake_at_ms <= wire.now_ms  # the session waits for a response, and not for a time
+        assert wire.session.needs.wake_at_ms <= wire.now_ms  # the session waits for a response, and not for a time
         assert wire.broker(told) == told
         passed.append(wire.to_broker())
 
@@ -449,6 +449,6 @@ def test_connection_over_the_limit_forwards_only_earlier_requests(request_of: Ca
     assert "has 0 connections open, and a rule allows 0" in session.account.refusal
     session.release(now_ms=wire.now_ms)
     assert wire.to_broker() == b""
-    assert session.wake_at_ms == 0
+    assert session.needs.wake_at_ms == 0
     session.close(now_ms=wire.now_ms, has_passed=True)
     assert open_now(wire) == {}

@@ -18,7 +18,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     read_request,
     write_response,
 )
-from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS
+from kafka_quota_proxy.protocol.codec import MAX_ELEMENTS, framed
 from kafka_quota_proxy.protocol.errors import (
     FrameTooLarge,
     LoginExpired,
@@ -26,7 +26,6 @@ from kafka_quota_proxy.protocol.errors import (
     TooManyElements,
     UnknownVersion,
 )
-from kafka_quota_proxy.protocol.primitives import framed
 from kafka_quota_proxy.proxy.rules.api import (
     MAX_REFUSED_BYTES,
     MAX_REFUSED_ELEMENTS,
@@ -70,12 +69,12 @@ class SlowHandler:
         self.refusals: list[tuple[str, str]] = []
         self.is_full = False
 
-    def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        if self.is_full:
-            return None
-        ticket = Ticket(frame, origin, owner)
-        self.taken.append((read_request(frame), origin, owner, ticket))
-        return ticket
+    def submit(self, ticket: Ticket) -> bool:
+        if not self.is_full:
+            assert ticket.head is not None
+            request = read_request(ticket.frame, ticket.head)
+            self.taken.append((request, ticket.origin, ticket.owner, ticket))
+        return not self.is_full
 
     def refused(self, origin: Origin, message: str, now_ms: int) -> None:
         self.refusals.append((origin.principal, message))
