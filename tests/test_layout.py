@@ -90,8 +90,6 @@ EXCEPTIONS = {
     "proxy/server/brokers/broker.py": "tests/proxy/server/brokers/test_dialer.py",
     # Metrics are tested by whole scrapes.
     "proxy/admin/metrics/listeners.py": "tests/proxy/admin/metrics/test_registry.py",
-    # Closing connections are tested with the bound on memory.
-    "proxy/server/clients/closing_transports.py": "tests/proxy/server/test_sweeps.py",
     # Nearest names are tested by what the log suggests.
     "proxy/quota/nearest_rule.py": "tests/proxy/server/clients/test_unlimited_log.py",
     "proxy/server/file_state.py": "tests/proxy/server/test_config_reloader.py",

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from kafka_quota_proxy.config.model import Listener, RelayKind
 from kafka_quota_proxy.proxy.server.brokers.queue import ListenerPriorities
-from kafka_quota_proxy.proxy.server.clients.closing_transports import ClosingTransports
 from kafka_quota_proxy.proxy.server.clients.connection_limits import ConnectionCount, TimerWheel, spread
 from kafka_quota_proxy.proxy.server.clients.latency import Latency
 from kafka_quota_proxy.proxy.server.clients.orphaned_connections import OrphanedConnections
 from kafka_quota_proxy.proxy.server.clients.refused_sockets import RefusedSockets
 from kafka_quota_proxy.proxy.server.clients.relay import Relay
 from kafka_quota_proxy.proxy.server.clients.time_checks import TimeChecks
+from kafka_quota_proxy.proxy.server.clients.transport_pair import ClosingTransports
 from kafka_quota_proxy.proxy.session.client_account import Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles

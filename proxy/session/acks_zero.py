@@ -45,10 +45,4 @@ def _charge(state: SessionState, pending: PendingRequest, now_ms: int) -> None:
 def drop_unsent(state: SessionState) -> None:
     """Forget the requests that were never sent. They are not charged."""
     for pending in state.unsent or ():
-        _forget(pending)
-
-
-def _forget(pending: PendingRequest) -> None:
-    pending.settle_bytes()
-    if pending.charge is not None:
-        pending.charge.forget()
+        pending.forget()

@@ -222,12 +222,7 @@ class ClientAccount:
             # The throttle time includes the time that the requests of other clients in the line will take.
             wait_ms = max(wait_ms, bucket.line_wait_ms(place, now_ms=now_ms))
         wait_ms = min(wait_ms, bucket.max_throttle_time_ms)
-        is_muted = enforcement is Enforcement.RESPOND or not has_answer
-        by = BlockedBy.THROTTLE_TIME if is_muted else BlockedBy.DELAYED_ANSWER
-        self.context.counters.throttled(bucket, self.peer_host, wait_ms, by, now_ms=now_ms)
-        self.context.quotas.throttled(bucket, wait_ms, now_ms=now_ms)
-        if is_muted:
-            self.mute(wait_ms, now_ms=now_ms)
+        self._make_wait(bucket, wait_ms, now_ms, is_muted=enforcement is Enforcement.RESPOND or not has_answer)
         return wait_ms
 
     def silence(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> None:
@@ -247,13 +242,16 @@ class ClientAccount:
         The throttle time is at least 1 ms, so that the client can see that the fetch was throttled.
         """
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
-        is_muted = self.enforcement(bucket) is Enforcement.RESPOND
+        self._make_wait(bucket, wait_ms, now_ms, is_muted=self.enforcement(bucket) is Enforcement.RESPOND)
+        return wait_ms
+
+    def _make_wait(self, bucket: Bucket, wait_ms: int, now_ms: int, *, is_muted: bool) -> None:
+        """Count that the client waits because of ``bucket``. Unless its answer is held back instead, it is muted."""
         by = BlockedBy.THROTTLE_TIME if is_muted else BlockedBy.DELAYED_ANSWER
         self.context.counters.throttled(bucket, self.peer_host, wait_ms, by, now_ms=now_ms)
         self.context.quotas.throttled(bucket, wait_ms, now_ms=now_ms)
         if is_muted:
             self.mute(wait_ms, now_ms=now_ms)
-        return wait_ms
 
     def release(self) -> None:
         """Unmute the client, and do not throttle it any more, because the proxy is about to stop."""

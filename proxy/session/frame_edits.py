@@ -82,6 +82,11 @@ def response_edit(
         return NO_EDIT
 
 
+def edited(frame: bytes, edit: Edit | None) -> bytes:
+    """Return a whole frame with an edit applied. Without an edit it is returned as it is."""
+    return frame[: edit[0]] + edit[2] + frame[edit[1] :] if edit else frame
+
+
 def _told(data: bytes, at: int, wait_ms: int, *, is_exact: bool) -> Edit:
     told_ms = wait_ms if is_exact else max(wait_ms, _INT32.unpack_from(data, at)[0])
     return at, at + 4, _INT32.pack(told_ms)

@@ -115,6 +115,12 @@ class PendingRequest:
             if bucket.line is not None:
                 bucket.line.wake_first()
 
+    def forget(self) -> None:
+        """End the request without charging it."""
+        self.settle_bytes()
+        if self.charge is not None:
+            self.charge.forget()
+
 
 def charged_buckets(requests: Iterable[PendingRequest]) -> Iterator[Bucket | None]:
     """Yield the buckets that will be charged for ``requests``."""

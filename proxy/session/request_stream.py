@@ -159,8 +159,10 @@ class RequestStream:
             return
         account, context, broker_turn = state.account, state.context, state.broker_turn
         position, end, max_frame_bytes = start, len(data), 4 + context.policy.max_frame_size_bytes
-        may_wait = state.blocked_by is not None or state.responses.begun is not None or state.is_client_full
-        is_held = may_wait and self._begin_turn()
+        begun, is_held = state.responses.begun, False
+        if state.blocked_by is not None or begun is not None or state.is_client_full:
+            state.end_wait()
+            is_held = (begun is not None and begun.delay_ms > 0) or account.held_mute_ms > 0
         is_used_up = now_ms == self._work_ms or self._work <= 0 < state.held_until_ms  # in this ms, or until the timer
         work, in_flight = self._work if is_used_up else _MOST_WORK, state.in_flight
         try:
@@ -213,13 +215,6 @@ class RequestStream:
             self._end_turn(data, start, position, now_ms)
         if position < end and state.blocked_by is None:
             self._collect(end - position)
-
-    def _begin_turn(self) -> bool:
-        """Note that no request waits yet. Return whether all have to, for a response that is held back."""
-        state = self._state
-        state.end_wait()
-        begun = state.responses.begun
-        return (begun is not None and begun.delay_ms > 0) or state.account.held_mute_ms > 0
 
     def _pass_first(self, data: bytes, start: int, now_ms: int) -> int:
         """Go on with a request that is being decided on, or of which the rest stalled. Return its end in ``data``.

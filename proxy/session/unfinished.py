@@ -66,9 +66,7 @@ def cut_off(state: SessionState, now_ms: int, *, had_turn: bool) -> None:
     if state.unanswered is None:
         state.in_flight.pop()
     state.unanswered = None
-    pending.settle_bytes()
-    if pending.charge is not None:
-        pending.charge.forget()
+    pending.forget()
     if had_turn:
         if pending.charge is not None:
             state.broker_turn.charge_turn(pending.charge)

@@ -267,7 +267,11 @@ class ClientConnection:
             needs = self.update_reading()
             wake_at_ms = needs.wake_at_ms
             if wake_at_ms > now_ms and (self._timer is None or wake_at_ms < self._timer_ms):
-                self._arm(wake_at_ms, now_ms)
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer_ms = wake_at_ms
+                after_s = (wake_at_ms - now_ms) / 1_000
+                self._timer = asyncio.get_running_loop().call_later(after_s, self._wake)
             if needs.refusal:
                 self.listener.log_closed(self.peer, CONNECTIONS_QUOTA, needs.refusal)
                 self.close(CONNECTIONS_QUOTA)
@@ -275,10 +279,7 @@ class ClientConnection:
                 self._close_when_answered()
 
     def update_reading(self) -> Needs:
-        """Pause or resume reading, so that each side is read only while its bytes can be forwarded.
-
-        Returns what the session needs now.
-        """
+        """Read each side only while its bytes can be forwarded, and return what the session needs."""
         transports, needs = self.transports, self.session.needs
         if not self.is_closed:
             may_read = needs.reads_client or self._half_closed is not None
@@ -295,12 +296,6 @@ class ClientConnection:
         if flows and transports.may_enter_relay:
             transports.enter_relay(self)
         return needs
-
-    def _arm(self, wake_at_ms: int, now_ms: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_ms = wake_at_ms
-        self._timer = asyncio.get_running_loop().call_later((wake_at_ms - now_ms) / 1_000, self._wake)
 
     # -- the end --
 

@@ -9,7 +9,7 @@ from time import monotonic_ns
 from typing import Final
 
 from kafka_quota_proxy.proxy.runtime.isolation import isolated
-from kafka_quota_proxy.proxy.server.clients.closing_transports import ClosingTransports
+from kafka_quota_proxy.proxy.server.clients.transport_pair import ClosingTransports
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
 # By default a consumer lets the broker answer a fetch up to half a second later, so responses come well before this.

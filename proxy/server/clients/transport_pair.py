@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast
 
 from kafka_quota_proxy.proxy.runtime.isolation import INTERNAL_ERROR
-from kafka_quota_proxy.proxy.server.clients.closing_transports import ClosingTransports
 
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
@@ -19,6 +18,32 @@ _KEEPALIVE: Final = ((_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEE
 _USER_TIMEOUT: Final[int] = getattr(socket, "TCP_USER_TIMEOUT", 0)  # Linux has it
 # How long a closed transport waits for a peer that does not read.
 _LINGER_MS: Final = 30_000
+
+
+class ClosingTransports:
+    """The transports of one listener that are closed, and hold memory until their peers have read what was written."""
+
+    __slots__ = ("_kept_bytes",)
+
+    def __init__(self) -> None:
+        self._kept_bytes: dict[asyncio.Transport, int] = {}
+
+    def close(self, transport: asyncio.Transport, *, kept_bytes: int = 0) -> None:
+        """Close a transport after writing its buffer. Until then, its protocol keeps ``kept_bytes`` in memory."""
+        transport.close()
+        if transport.get_write_buffer_size():
+            self._kept_bytes[transport] = kept_bytes
+
+    def holders(self) -> list[tuple[int, asyncio.Transport]]:
+        """Return each transport that still has bytes to write, after the number of bytes that it holds in memory."""
+        held: list[tuple[int, asyncio.Transport]] = []
+        for transport, kept_bytes in tuple(self._kept_bytes.items()):
+            size_bytes = transport.get_write_buffer_size()
+            if size_bytes:
+                held.append((size_bytes + kept_bytes, transport))
+            else:
+                del self._kept_bytes[transport]
+        return held
 
 
 class TransportPair:

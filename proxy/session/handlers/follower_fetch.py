@@ -11,7 +11,7 @@ from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.session.address_rewrite import may_name_leaders
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
-from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
+from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, edited
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
 from kafka_quota_proxy.proxy.session.handlers.whole_request import Exchange, WholeRequestHandler
 from kafka_quota_proxy.proxy.session.replica.follower_fetch import Follower
@@ -61,9 +61,7 @@ class FollowerFetchHandler(WholeRequestHandler):
         """
         addresses, api_version = self._state.context.addresses, response.profile.api_version
         if addresses is not None and may_name_leaders(_FETCH, api_version):
-            edit = addresses.moved(frame, 0, len(frame), _FETCH, api_version, NO_EDIT)
-            if edit:
-                return frame[: edit[0]] + edit[2] + frame[edit[1] :]
+            return edited(frame, addresses.moved(frame, 0, len(frame), _FETCH, api_version, NO_EDIT))
         return frame
 
     def release(self) -> None:

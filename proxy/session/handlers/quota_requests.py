@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.rules.api import (
     unauthorized,
 )
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
-from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
+from kafka_quota_proxy.proxy.session.frame_edits import Edit, edited, response_edit
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest_wait
 from kafka_quota_proxy.proxy.session.state import SessionState
@@ -145,9 +145,7 @@ class QuotaRequestHandler(Handler):
         # The proxy's own answer is not held back. With the enforcement `delay` the client is muted instead.
         wait_ms = account.throttle(*found, now_ms=now_ms, has_answer=False)
         if wait_ms and account.enforcement(found[0]) is Enforcement.RESPOND:
-            edit = response_edit(answer, 0, len(answer), head.api_key, head.api_version, wait_ms)
-            if edit:
-                return answer[: edit[0]] + edit[2] + answer[edit[1] :]
+            answer = edited(answer, response_edit(answer, 0, len(answer), head.api_key, head.api_version, wait_ms))
         return answer
 
     # -- the end --

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from kafka_quota_proxy.protocol.errors import FrameTooLarge
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
-from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, response_edit
+from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, edited, response_edit
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse, Handler
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
@@ -140,8 +140,7 @@ class WholeRequestHandler(Handler):
                 throttle_time_ms,
                 is_exact=is_exact,
             )
-            if throttle:
-                frame = frame[: throttle[0]] + throttle[2] + frame[throttle[1] :]
+            frame = edited(frame, throttle)
         return position, position + frame_bytes, frame
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
