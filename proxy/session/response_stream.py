@@ -30,14 +30,15 @@ class ResponseStream:
         left: How many bytes of a response that was already charged are not forwarded yet.
         least_wait_ms: The shortest throttle time for the next response, in milliseconds. 0 sets no minimum.
         reads_all: Whether every response is read, because of a login or because brokers' addresses are replaced.
-        awaits_rest: Whether ``_lacks_rest`` is asked about each response before the response is charged.
+        sees_all: Whether ``_lacks_rest`` is asked about each response before the response is charged, and ``_throttle``
+            even if no bucket causes a wait.
         hidden: Replaces the brokers' addresses in a response that is partly forwarded, or None if there is no such
             response.
     """
 
     __slots__ = (
-        "_at", "_data", "_is_read_whole", "_pieces", "_state", "awaits_rest", "begun", "hidden", "least_wait_ms",
-        "left", "reads_all",
+        "_at", "_data", "_is_read_whole", "_pieces", "_state", "begun", "hidden", "least_wait_ms", "left", "reads_all",
+        "sees_all",
     )  # fmt: skip
 
     def __init__(self, state: SessionState) -> None:
@@ -50,7 +51,7 @@ class ResponseStream:
         self.left = 0
         self.least_wait_ms = 0
         self.reads_all = state.context.addresses is not None
-        self.awaits_rest = False
+        self.sees_all = False
         self.hidden: EndpointHider | None = None
 
     # -- calls of the session --
@@ -138,7 +139,7 @@ class ResponseStream:
                     if begun is None:
                         break
                 elif (not state.in_flight_limit and not sasl.has_error_code(data, position)) or (
-                    self.awaits_rest and self._lacks_rest(data, position)
+                    self.sees_all and self._lacks_rest(data, position)
                 ):
                     break
                 else:
@@ -252,7 +253,7 @@ class ResponseStream:
                 wait_ms = bucket.charge(pending.size_bytes, now_ms=now_ms)
                 if bucket.line is not None:
                     bucket.line.end_request(pending.size_bytes)
-        elif charge is None:
+        elif charge is None and state.broker_turn.queued is not None:
             state.broker_turn.move_up()  # this answers a request of the proxy itself, and the client's request waits
         if charge is not None:
             if profile.handler.is_login and not sasl.is_illegal_sasl_state(
@@ -265,14 +266,14 @@ class ResponseStream:
                 bucket, wait_ms = state.broker_turn.settle(
                     pending, bucket, wait_ms, response_bytes, data, position, now_ms
                 )
-        return self._throttle(pending, bucket, wait_ms, response_bytes, now_ms)
+        if wait_ms > 0 or self.least_wait_ms or self.sees_all:
+            return self._throttle(pending, bucket, wait_ms, response_bytes, now_ms)
+        return None
 
     def _throttle(
         self, pending: PendingRequest, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
     ) -> BegunResponse | None:
         """Throttle the client because ``bucket`` is over its limit, and return the response with its throttle time."""
-        if wait_ms <= 0 and not self.least_wait_ms:
-            return None
         account, profile = self._state.account, pending.profile
         least_wait_ms, self.least_wait_ms = self.least_wait_ms, 0
         if wait_ms > 0 and bucket is not None:

@@ -62,7 +62,7 @@ class _OnDemandResponses(ResponseStream):
         super().__init__(state)
         self._testing = testing
         self._frame = b""  # the response that is charged next, if all of it is needed
-        self.awaits_rest = True
+        self.sees_all = True
 
     def _lacks_rest(self, data: bytes, position: int) -> bool:
         self._is_read_whole = self._testing.reads_whole(self._state.in_flight[0].profile.api_key)
