@@ -107,24 +107,16 @@ class ClientAccount:
     _client_id: bytes | None = None
     _generation: int = -1
     _is_new: bool = True  # whether the client-id differs from the client-id before
-    _produce_bucket: Bucket | None = None
-    _fetch_bucket: Bucket | None = None
+    _buckets: dict[QuotaKind, Bucket] = field(default_factory=dict)
     _request_buckets: RequestBuckets | None = None
-    _mutation_bucket: Bucket | None = None
 
-    def produce_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that is charged for the bytes of Produce requests with this client-id."""
+    def bucket(self, kind: QuotaKind, client_id: bytes, now_ms: int) -> Bucket:
+        """Return the bucket that is charged for requests with this client-id, by the quota of this kind."""
         self._use_client_id(client_id)
-        if self._produce_bucket is None:
-            self._produce_bucket = self._look_up(QuotaKind.PRODUCE, client_id, now_ms)
-        return self._produce_bucket
-
-    def fetch_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that is charged for the responses to fetches with this client-id."""
-        self._use_client_id(client_id)
-        if self._fetch_bucket is None:
-            self._fetch_bucket = self._look_up(QuotaKind.FETCH, client_id, now_ms)
-        return self._fetch_bucket
+        bucket = self._buckets.get(kind)
+        if bucket is None:
+            bucket = self._buckets[kind] = self._look_up(kind, client_id, now_ms)
+        return bucket
 
     def request_buckets(self, client_id: bytes, now_ms: int) -> RequestBuckets:
         """Return the buckets that are charged for the time, and for the number, of requests with this client-id."""
@@ -133,19 +125,12 @@ class ClientAccount:
             return NO_BUCKETS
         self._use_client_id(client_id)
         if self._request_buckets is None:
-            time, rate = (
-                self._look_up(kind, client_id, now_ms) if quotas.limits(kind) else None
-                for kind in (QuotaKind.REQUEST, QuotaKind.REQUEST_RATE)
-            )
+            for kind in (QuotaKind.REQUEST, QuotaKind.REQUEST_RATE):
+                if quotas.limits(kind):
+                    self._buckets[kind] = self._look_up(kind, client_id, now_ms)
+            time, rate = self._buckets.get(QuotaKind.REQUEST), self._buckets.get(QuotaKind.REQUEST_RATE)
             self._request_buckets = RequestBuckets(time, rate)
         return self._request_buckets
-
-    def mutation_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that is charged for the partitions that requests create or delete (KIP-599)."""
-        self._use_client_id(client_id)
-        if self._mutation_bucket is None:
-            self._mutation_bucket = self._look_up(QuotaKind.MUTATION, client_id, now_ms)
-        return self._mutation_bucket
 
     def count_connection(self, client_id: bytes) -> bool:
         """Count the connection towards the limits on open connections. Returns False if it exceeds a limit.
@@ -280,8 +265,7 @@ class ClientAccount:
     @property
     def buckets(self) -> list[Bucket]:
         """The buckets that the client's requests were charged to last, one for each kind of quota it has used."""
-        held = (self._produce_bucket, self._fetch_bucket, self._mutation_bucket, *(self._request_buckets or ()))
-        return [bucket for bucket in held if bucket is not None]
+        return list(self._buckets.values())
 
     @property
     def client_id(self) -> str | None:
@@ -290,8 +274,8 @@ class ClientAccount:
         return None if client_id is None else client_id.decode("utf-8", "backslashreplace")
 
     def holds(self, bucket: Bucket) -> bool:
-        """Return whether ``bucket`` is the one that is now charged for the client's Produce requests or fetches."""
-        return bucket is self._produce_bucket or bucket is self._fetch_bucket
+        """Return whether ``bucket`` is one of those that are now charged for the client's requests."""
+        return bucket in self._buckets.values()
 
     def release_stale(self, in_flight: Container[Bucket | None], *, now_ms: int) -> None:
         """Tell the quotas that this connection no longer uses the buckets of the client's earlier client-ids and rules.
@@ -325,8 +309,9 @@ class ClientAccount:
         self._set_aside()
 
     def _set_aside(self) -> None:
-        self.stale_buckets += self.buckets
-        self._produce_bucket = self._fetch_bucket = self._mutation_bucket = self._request_buckets = None
+        self.stale_buckets += self._buckets.values()
+        self._buckets = {}  # not emptied, because the admin port may read them in another thread
+        self._request_buckets = None
 
     def _look_up(self, kind: QuotaKind, client_id: bytes, now_ms: int) -> Bucket:
         quotas = self.context.quotas

@@ -41,5 +41,4 @@ def connect(
     connection.state.account.peer_host = address
     account = connection.state.account
     account.log_in(user)
-    find = account.produce_bucket if kind is QuotaKind.PRODUCE else account.fetch_bucket
-    return find(client_id.encode(), now_ms)
+    return account.bucket(kind, client_id.encode(), now_ms)

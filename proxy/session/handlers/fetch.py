@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Enforcement
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol import fetch, share_fetch
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.fetch import FetchLimits
@@ -99,7 +100,7 @@ class FetchHandler(Handler):
             if replica_id >= 0:
                 follower = state.requests.handler(FollowerFetchHandler)
                 return follower.take_fetch(data, position, head, replica_id, now_ms)
-        bucket = state.account.fetch_bucket(head.client_id, now_ms)
+        bucket = state.account.bucket(QuotaKind.FETCH, head.client_id, now_ms)
         charge = state.broker_turn.charge_of(head, now_ms)
         if state.requests.is_muted(now_ms):
             return None

@@ -6,6 +6,7 @@ been forwarded as a whole.
 
 from __future__ import annotations
 
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol import produce
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
@@ -26,7 +27,7 @@ class ProduceHandler(Handler):
         acks = produce.read_acks(data, body, api_version, end=position + 4 + size_bytes)
         if acks is None:
             return None
-        bucket = state.account.produce_bucket(client_id, now_ms)
+        bucket = state.account.bucket(QuotaKind.PRODUCE, client_id, now_ms)
         charge = state.broker_turn.charge_of(head, now_ms, acks=acks)
         if now_ms >= state.broker_turn.refuses_until_ms and state.requests.is_muted(now_ms):
             return None

@@ -88,7 +88,7 @@ class TopicMutationHandler(WholeRequestHandler):
         size_bytes, api_key, api_version, _, client_id, _ = head
         if not state.context.quotas.limits(QuotaKind.MUTATION):
             return state.requests.other.take(data, position, head, now_ms)
-        bucket = state.account.mutation_bucket(client_id, now_ms)
+        bucket = state.account.bucket(QuotaKind.MUTATION, client_id, now_ms)
         if not bucket.is_limited:
             return state.requests.other.take(data, position, head, now_ms)
         try:

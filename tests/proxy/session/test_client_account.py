@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
 from kafka_quota_proxy.config.principals import ANONYMOUS, Principals
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.line import Line
 from kafka_quota_proxy.proxy.session.client_account import ClientAccount, ConnectionContext
 from tests.support.wire import Wire
@@ -18,23 +19,23 @@ A_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_ra
 def test_a_bucket_that_expired_is_looked_up_again() -> None:
     wire = Wire(A_RULE)
     account = wire.session.account
-    bucket = account.produce_bucket(b"etl", wire.now_ms)
+    bucket = account.bucket(QuotaKind.PRODUCE, b"etl", wire.now_ms)
 
     wire.listening.quotas.expire(now_ms=wire.now_ms + 3_600_001)
 
-    assert account.produce_bucket(b"etl", wire.now_ms + 3_600_001) is not bucket
+    assert account.bucket(QuotaKind.PRODUCE, b"etl", wire.now_ms + 3_600_001) is not bucket
 
 
 def test_login_changes_the_bucket_and_a_second_login_keeps_it() -> None:
     account = Wire(QuotaRule(user=DEFAULT, producer_byte_rate=500.0)).session.account
-    before = account.produce_bucket(b"etl", 0)
+    before = account.bucket(QuotaKind.PRODUCE, b"etl", 0)
 
     account.log_in("alice")
-    bucket = account.produce_bucket(b"etl", 0)
+    bucket = account.bucket(QuotaKind.PRODUCE, b"etl", 0)
     account.log_in("alice")
 
     assert (before.tags.user, bucket.tags.user) == ("ANONYMOUS", "alice")
-    assert account.produce_bucket(b"etl", 0) is bucket
+    assert account.bucket(QuotaKind.PRODUCE, b"etl", 0) is bucket
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_enforcement_of_rule_and_listener(
 ) -> None:
     wire = Wire(A_RULE, enforcement=enforcement)
     account = wire.session.account
-    bucket = account.produce_bucket(b"etl", wire.now_ms)
+    bucket = account.bucket(QuotaKind.PRODUCE, b"etl", wire.now_ms)
 
     assert account.throttle(bucket, 2_000, now_ms=wire.now_ms, has_answer=has_answer) == told_ms
     assert wire.muted_for_ms == muted_ms
@@ -66,7 +67,7 @@ def test_enforcement_of_rule_and_listener(
 def test_a_line_that_everybody_has_left_adds_nothing_to_the_throttle_time() -> None:
     wire = Wire(A_RULE, enforcement=Enforcement.RESPOND)
     account = wire.session.account
-    bucket = account.produce_bucket(b"etl", wire.now_ms)
+    bucket = account.bucket(QuotaKind.PRODUCE, b"etl", wire.now_ms)
     bucket.line = Line(wire.listening.quotas.lines)
     place = bucket.line.take(None)
     bucket.line.wait(place)
@@ -84,7 +85,7 @@ def test_log_gets_each_throttle_with_the_address(enforcement: Enforcement) -> No
     wire = Wire(A_RULE, enforcement=enforcement)
     account = wire.session.account
     account.peer_host = "10.0.0.5"
-    bucket = account.fetch_bucket(b"etl", wire.now_ms)
+    bucket = account.bucket(QuotaKind.FETCH, b"etl", wire.now_ms)
     waited_ms = 0 if enforcement is Enforcement.OBSERVE else 2_000
 
     account.throttle(bucket, 2_000, now_ms=wire.now_ms)
@@ -114,9 +115,9 @@ def test_bucket_is_held_until_client_id_changes_or_connection_ends() -> None:
     wire = Wire(A_RULE)
     account = wire.session.account
 
-    one, other = account.produce_bucket(b"one", 0), account.fetch_bucket(b"one", 0)
+    one, other = account.bucket(QuotaKind.PRODUCE, b"one", 0), account.bucket(QuotaKind.FETCH, b"one", 0)
     assert (one.holders, other.holders) == (1, 1)
-    two = account.produce_bucket(b"two", 0)
+    two = account.bucket(QuotaKind.PRODUCE, b"two", 0)
     account.release_stale((), now_ms=0)
     assert (one.holders, other.holders, two.holders) == (0, 0, 1)
     close(wire)
@@ -127,10 +128,10 @@ def test_bucket_is_held_until_client_id_changes_or_connection_ends() -> None:
 def test_bucket_in_flight_is_held_once() -> None:
     wire = Wire(A_RULE)
     account = wire.session.account
-    one = account.produce_bucket(b"one", 0)
+    one = account.bucket(QuotaKind.PRODUCE, b"one", 0)
     for _ in range(5):
-        account.produce_bucket(b"two", 0)
-        account.produce_bucket(b"one", 0)
+        account.bucket(QuotaKind.PRODUCE, b"two", 0)
+        account.bucket(QuotaKind.PRODUCE, b"one", 0)
 
     account.release_stale({one}, now_ms=0)
 
@@ -172,12 +173,12 @@ def test_one_client_id_has_one_charged_bucket(
         else:
             account = accounts.setdefault(which, ClientAccount(wire.listening))
             names[which] = name
-            account.produce_bucket(name, now_ms).charge(20_000 if what == "owe" else 1, now_ms=now_ms)
+            account.bucket(QuotaKind.PRODUCE, name, now_ms).charge(20_000 if what == "owe" else 1, now_ms=now_ms)
             account.release_stale((), now_ms=now_ms)
         charged: dict[bytes, set[int]] = {}
         for number, account in accounts.items():
-            if account._generation == quotas.generation and account._produce_bucket is not None:
-                charged.setdefault(names[number], set()).add(id(account._produce_bucket))
+            if account._generation == quotas.generation and QuotaKind.PRODUCE in account._buckets:
+                charged.setdefault(names[number], set()).add(id(account._buckets[QuotaKind.PRODUCE]))
         assert all(len(buckets) == 1 for buckets in charged.values())
     for account in accounts.values():
         account.close(now_ms=now_ms)

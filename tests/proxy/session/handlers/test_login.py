@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.errors import (
     FrameTooLarge,
     LoginTooLarge,
@@ -71,7 +72,7 @@ def pay(wire: Wire, correlation_id: int = 9) -> str:
     request = produce_request(correlation_id)
     assert wire.client(request) == request
     wire.broker(produce_response(correlation_id))
-    return str(wire.session.account.produce_bucket(b"etl", wire.now_ms).tags.user)
+    return str(wire.session.account.bucket(QuotaKind.PRODUCE, b"etl", wire.now_ms).tags.user)
 
 
 # -- which user is charged
@@ -109,7 +110,7 @@ def cut(data: bytes, size: int) -> list[bytes]:
 def test_requests_before_a_login_charge_the_old_principal() -> None:
     wire = Wire(ALICE, USERS)
     wire.client(fetch_request(5), handshake_request("PLAIN"))
-    anonymous = wire.session.account.fetch_bucket(b"etl", wire.now_ms)
+    anonymous = wire.session.account.bucket(QuotaKind.FETCH, b"etl", wire.now_ms)
 
     wire.broker(fetch_response(5, size_bytes=900), handshake_response())
     wire.client(authenticate_request(b"\0alice\0secret"))
