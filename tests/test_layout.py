@@ -36,7 +36,6 @@ TOGETHER = {
     "proxy/server/tls": {"principal": "distinguished_name", "transport": "record_bounds"},
     "proxy/session": {
         "bucket_turn": "acks_zero in_flight",
-        "counters": "profiles",
         "session": "state",
     },
     "proxy/session/handlers": {"handler": "api_versions other produce table unanswered_only"},

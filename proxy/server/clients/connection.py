@@ -324,7 +324,8 @@ class ClientConnection:
                 self._timer.cancel()
                 self._timer = None
             self._half_closed = HalfClosedClient(self, client, self.drain_cause)
-            self.transports.read_client(reads=True)
+            if not self.transports.reads_client:
+                self.transports.read_client(reads=True)
 
     def close(self, cause: str) -> None:
         """Close both transports after writing their buffers. Count ``cause`` as the reason. May be called again."""
