@@ -128,7 +128,8 @@ class Session:
             else:
                 wake_at_ms = max(0 if state.is_ending else account.muted_until_ms, state.held_until_ms)
         delayed_until_ms = state.delayed_until_ms
-        return Needs(reads_client, not delayed_until_ms, delayed_until_ms or wake_at_ms, account.refusal)
+        reads_broker = not (delayed_until_ms or state.is_client_full)
+        return Needs(reads_client, reads_broker, delayed_until_ms or wake_at_ms, account.refusal)
 
     @property
     def is_idle(self) -> bool:
@@ -270,7 +271,7 @@ class Session:
             self.state.context.counters.abandoned += self._requests.drop_abandoned()
 
     def pause_answers(self) -> None:
-        """Note that the server has stopped reading from the broker, because the client does not read its responses."""
+        """Let nothing be read from the broker, because the client does not read its responses."""
         state = self.state
         state.is_client_full = True
         state.account.hold_mute(now_ms=state.now_ns // 1_000_000)

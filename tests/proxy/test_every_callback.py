@@ -357,7 +357,7 @@ async def is_bid_to_leave(bed: Bed) -> None:
             client.writer.transport.pause_reading()  # type: ignore[attr-defined] # the transport of uvloop has this method
             await client.send(fetch_request(client_id=f"parting-{size_bytes}"))
             await asyncio.sleep(0.05)
-            is_full = connection.transports.is_client_full and connection.session.is_idle
+            is_full = connection.state.is_client_full and connection.session.is_idle
             connection.drain("max_connection_age")
             client.writer.transport.resume_reading()  # type: ignore[attr-defined]
             assert len(await client.answer()) == 4 + size_bytes

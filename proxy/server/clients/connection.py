@@ -140,7 +140,6 @@ class ClientConnection:
     @isolated
     def pause_writing(self) -> None:
         """Stop reading the broker, because the write buffer to the client is full."""
-        self.transports.is_client_full = True
         self._now_ms()
         self.session.pause_answers()
         self.update_reading()
@@ -148,7 +147,6 @@ class ClientConnection:
     @isolated
     def resume_writing(self) -> None:
         """Read the broker again, because the write buffer to the client has room."""
-        self.transports.is_client_full = False
         self.time_checks.has_read = True
         self._now_ms()
         self.session.resume_answers()
@@ -284,11 +282,10 @@ class ClientConnection:
         if not self.is_closed:
             may_read = needs.reads_client or self._half_closed is not None
             reads_client = may_read and not (transports.is_broker_full or self._dial is not None)
-            reads_broker = needs.reads_broker and not transports.is_client_full
             if reads_client is not transports.reads_client:
                 transports.read_client(reads=reads_client)
-            if reads_broker is not transports.reads_broker:
-                transports.read_broker(reads=reads_broker)
+            if needs.reads_broker is not transports.reads_broker:
+                transports.read_broker(reads=needs.reads_broker)
         flows = transports.reads_client and transports.reads_broker and transports.broker is not None
         flows = flows and not (self.is_closed or self._has_client_ended or self.drain_cause)
         self.flow_to_broker = transports.broker if flows else None

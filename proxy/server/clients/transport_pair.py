@@ -49,13 +49,12 @@ class ClosingTransports:
 class TransportPair:
     """Holds the transports of one client's connection: ``client`` and, once it is connected, ``broker``.
 
-    It also records which of them are being read, and which have a full write buffer. A relay may read their sockets
-    instead of them; ``may_enter_relay`` says whether that is still to be found out.
+    It also records which of them are being read, and whether the write buffer to the broker is full. A relay may read
+    their sockets instead of them; ``may_enter_relay`` says whether that is still to be found out.
     """
 
     __slots__ = (
-        "_relayed", "broker", "client", "is_broker_full", "is_client_full", "may_enter_relay", "reads_broker",
-        "reads_client",
+        "_relayed", "broker", "client", "is_broker_full", "may_enter_relay", "reads_broker", "reads_client",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -63,7 +62,6 @@ class TransportPair:
         self.broker: asyncio.Transport | None = None
         self.reads_client = True
         self.reads_broker = True
-        self.is_client_full = False
         self.is_broker_full = False
         self.may_enter_relay = True
         self._relayed: RelayPair | None = None  # None unless a relay reads both

@@ -76,7 +76,7 @@ async def test_closing_connections_count_and_are_aborted(is_large: None) -> None
             client.writer.transport.pause_reading()  # type: ignore[attr-defined] # uvloop has this method
             await client.send(fetch_request())
         await eventually(lambda: len(listener.connections) == 3)
-        await eventually(lambda: all(one.transports.is_client_full for one in listener.connections))
+        await eventually(lambda: all(one.state.is_client_full for one in listener.connections))
         sizes = sorted(one.held_bytes() or 0 for one in listener.connections)
         for connection in tuple(listener.connections):
             connection.close("idle_timeout")
@@ -103,9 +103,7 @@ async def test_closing_connection_that_is_read_to_its_end_is_forgotten(is_large:
         async with client_of(server) as client:
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
             await client.send(fetch_request())
-            await eventually(
-                lambda: listener.connections and next(iter(listener.connections)).transports.is_client_full
-            )
+            await eventually(lambda: listener.connections and next(iter(listener.connections)).state.is_client_full)
             next(iter(listener.connections)).close("idle_timeout")
             ((size_bytes, _),) = listener.closing.holders()
             assert size_bytes > 64 * 1024

@@ -207,7 +207,7 @@ async def test_idle_timeout_spares_a_client_that_reads_slowly_until_it_stops() -
         connection = only_connection(server)
         for part in range(10):
             await client.reader.readexactly(3 * MIB)
-            await eventually(lambda: connection.transports.is_client_full)
+            await eventually(lambda: connection.state.is_client_full)
             pass_time(server, connection, part * 59_000)
             assert disconnects(server) == {}
 
