@@ -190,7 +190,7 @@ class BrokerTurn:
         self._batches = read_producer_batches(data[position:frame_end])
         if not refused.precede(self._batches):
             return True
-        if self._state.is_alone():
+        if self._state.responses.may_answer():
             self._is_behind = self.is_refused = True
             if self.queued is not None and charge.identity is not None:
                 self.queued.refuse_behind(charge.kind, charge.identity)

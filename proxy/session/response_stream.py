@@ -13,6 +13,7 @@ from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endp
 from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
 from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
@@ -100,6 +101,17 @@ class ResponseStream:
     def is_open(self) -> bool:
         """Whether a response has begun to arrive, but has not been forwarded as a whole yet."""
         return bool(self.left or self._data)
+
+    def may_answer(self) -> bool:
+        """Return whether the proxy may answer a request itself now. If not, make the next request wait.
+
+        Its response must not overtake those to earlier requests, and the client has to read what it was sent.
+        """
+        state = self._state
+        if not (state.in_flight or self.left or self._data or state.is_client_full):
+            return True
+        state.block(BlockedBy.UNREAD_ANSWERS if state.is_client_full else BlockedBy.EARLIER_ANSWERS)
+        return False
 
     def stop_delaying(self) -> None:
         """If a quota delays a response, let the response be forwarded without a delay."""

@@ -111,18 +111,6 @@ class SessionState:
         """Note that no request waits, neither for its turn in a line nor for anything else."""
         self.blocked_by = self.waiting_turn = None
 
-    def is_alone(self) -> bool:
-        """Return whether no request is pending, and the client has read all responses. If not, the next request waits.
-
-        The proxy may answer a request itself only if this returns True. Otherwise its response would overtake earlier
-        responses.
-        """
-        if self.in_flight or self.responses.is_open:
-            self.blocked_by = BlockedBy.EARLIER_ANSWERS
-        else:
-            self.blocked_by = BlockedBy.UNREAD_ANSWERS if self.is_client_full else None
-        return self.blocked_by is None
-
     def place_in(self, line: Line | None) -> Place | None:
         """Return the place of the client's next request in the line of a bucket, or None if it has none."""
         for turn in (self.bucket_turn, self.rate_turn):

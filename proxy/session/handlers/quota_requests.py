@@ -62,7 +62,7 @@ class QuotaRequestHandler(Handler):
         is_admin = principal in administration.admins
         self._check(head, is_admin=is_admin, now_ms=now_ms)
         self._is_coming = frame_end > len(data)
-        if self._is_coming or not state.is_alone():
+        if self._is_coming or not state.responses.may_answer():
             return None
         charge = state.broker_turn.charge_of(head, now_ms)
         if charge is not None:

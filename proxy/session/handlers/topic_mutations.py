@@ -101,7 +101,7 @@ class TopicMutationHandler(WholeRequestHandler):
             return None
         charge = state.broker_turn.charge_of(head, now_ms)
         is_muted = state.requests.is_muted(now_ms)
-        if is_muted or not state.is_alone():
+        if is_muted or not state.responses.may_answer():
             return None
         if not state.account.observes(bucket):
             bucket.begin_enforcement(now_ms=now_ms)
