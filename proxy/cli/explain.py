@@ -92,4 +92,9 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
         stored = read_store(Path(store.directory))
         effective.change((Change(entity, rule) for entity, rule in stored.items()), now_ms=now_ms)
     config = replace(loaded.config, quotas=effective.quotas, ip_quotas=effective.ip_quotas)
-    return Rules(config=config, kafka_sources=loaded.kafka_sources, timed=effective.schedule.rules(), now_ms=now_ms)
+    return Rules(
+        config=config,
+        kafka_sources=loaded.kafka_sources,
+        timed={entity: timed.rule for entity, timed in effective.schedule.timed.items()},
+        now_ms=now_ms,
+    )

@@ -166,7 +166,8 @@ class BrokerQuotas:
         Connections look up their buckets when they see a new ``generation`` number.
         """
         self.generation += 1
-        self.lines.wake_all()
+        for line in list(self.lines.waiting):
+            line.wake_all()
 
     def line(self, bucket: Bucket) -> Line:
         """Return the line of requests that wait for ``bucket``. The first call creates it."""

@@ -129,7 +129,8 @@ class BucketTable(Generic[_T]):
     def count_named(self, named: Mapping[Tags, bool]) -> None:
         """Note that buckets gained a rule of their own, or lost it if the value for their tags is False."""
         # Python goes through the smaller of the two: a file may change far more rules than there are buckets.
-        self._named += sum(1 if named[tags] else -1 for tags in self._by_tags.keys() & named.keys())
+        for tags in self._by_tags.keys() & named.keys():
+            self._named += 1 if named[tags] else -1
 
     def recheck_parked(self, *, now_ms: int, most: int) -> None:
         """Check again up to ``most`` of the buckets that could not be evicted earlier and are due for another check.

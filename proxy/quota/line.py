@@ -36,29 +36,25 @@ class BrokerLines:
     """All the lines at one broker that have waiting requests.
 
     Attributes:
+        waiting: The lines.
         wake: Makes a connection check again whether its request may be forwarded, soon after the call. By default it
             appends the connection to ``woken``.
     """
 
-    __slots__ = ("_lines", "wake", "woken")
+    __slots__ = ("waiting", "wake", "woken")
 
     def __init__(self) -> None:
         self.woken: list[Waiter] = []
         self.wake: Callable[[Waiter], None] = self.woken.append
-        self._lines: dict[Line, None] = {}
+        self.waiting: dict[Line, None] = {}
 
     def add(self, line: "Line") -> None:
         """Add the line of a bucket, because a request has begun to wait in it."""
-        self._lines[line] = None
+        self.waiting[line] = None
 
     def discard(self, line: "Line") -> None:
         """Remove the line of a bucket, because no request waits in it any longer."""
-        self._lines.pop(line, None)
-
-    def wake_all(self) -> None:
-        """Make all waiting requests of all lines check again whether they may be forwarded. Limits may have changed."""
-        for line in list(self._lines):
-            line.wake_all()
+        self.waiting.pop(line, None)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from kafka_quota_proxy.config.model import IpRule, QuotaRule
-from kafka_quota_proxy.proxy.quota.rule_terms import in_force, is_timed, next_change_ms
+from kafka_quota_proxy.proxy.quota.rule_terms import in_force, next_change_ms
 
 # The heap is rebuilt only if it has more than this number of entries of replaced rules.
 _LEAST_STALE: Final = 100
@@ -30,22 +30,19 @@ class _Timed(NamedTuple):
 
 
 class RuleSchedule(Generic[K]):
-    """The rules whose limits change with time, each under a key. The caller asks it which limits have changed."""
+    """The rules whose limits change with time, each under a key. The caller asks it which limits have changed.
+
+    Attributes:
+        timed: The rules by key, as they were written and as they apply now.
+    """
 
     def __init__(self, *, now_ms: int) -> None:
         self._as_of_ms = now_ms
-        self._timed: dict[K, _Timed] = {}
+        self.timed: dict[K, _Timed] = {}
         # The times when to look at each rule again. An entry is stale if the rule has another number now.
         self._heap: list[tuple[int, int, K]] = []
         self._number = 0
         self._repeated: set[K] = set()  # rules that ``due`` returns even if they have not changed
-
-    def __len__(self) -> int:
-        return len(self._timed)
-
-    def rules(self) -> dict[K, Rule]:
-        """Return all rules whose limits change with time, by key, as they were written."""
-        return {key: timed.rule for key, timed in self._timed.items()}
 
     def put(self, key: K, rule: Rule | None, *, now_ms: int) -> Rule | None:
         """Add or replace the rule with this key, or remove it if ``rule`` is None.
@@ -53,8 +50,8 @@ class RuleSchedule(Generic[K]):
         Return the rule with the limits that it has now, or None if it does not apply now. A rule whose limits do not
         change with time is returned, but not stored in this object.
         """
-        if rule is None or not is_timed(rule):
-            if self._timed.pop(key, None) is not None:
+        if rule is None or (rule.expires_ms is None and rule.schedule is None and rule.ramp is None):
+            if self.timed.pop(key, None) is not None:
                 self._repeated.discard(key)
             return rule
         return self._update(key, rule, now_ms)
@@ -81,7 +78,7 @@ class RuleSchedule(Generic[K]):
             if next_ms is None or next_ms > now_ms:
                 break
             key = heappop(self._heap)[2]
-            before = self._timed[key]
+            before = self.timed[key]
             current = self._update(key, before.rule, now_ms)
             if current != before.current or key in self._repeated:
                 changed[key] = current
@@ -90,21 +87,21 @@ class RuleSchedule(Generic[K]):
 
     def repeat_all(self) -> None:
         """Make ``due`` return every rule once more, because the caller could not apply the earlier results."""
-        self._repeated.update(self._timed)
+        self._repeated.update(self.timed)
         self._make_all_due(self._as_of_ms)
 
     def _make_all_due(self, now_ms: int) -> None:
-        self._heap = [(now_ms, timed.number, key) for key, timed in self._timed.items()]
+        self._heap = [(now_ms, timed.number, key) for key, timed in self.timed.items()]
         heapify(self._heap)
 
     def _update(self, key: K, rule: Rule, now_ms: int) -> Rule | None:
         current = in_force(rule, now_ms=now_ms)
         next_ms = next_change_ms(rule, now_ms=now_ms)
         self._number += 1
-        self._timed[key] = _Timed(rule, current, next_ms, self._number)
+        self.timed[key] = _Timed(rule, current, next_ms, self._number)
         if next_ms is not None:
             heappush(self._heap, (next_ms, self._number, key))
-            if len(self._heap) > 2 * len(self._timed) + _LEAST_STALE:
+            if len(self._heap) > 2 * len(self.timed) + _LEAST_STALE:
                 self._heap = [entry for entry in self._heap if not self._is_stale(entry)]
                 heapify(self._heap)
         return current
@@ -115,5 +112,5 @@ class RuleSchedule(Generic[K]):
 
     def _is_stale(self, entry: tuple[int, int, K]) -> bool:
         _, number, key = entry
-        timed = self._timed.get(key)
+        timed = self.timed.get(key)
         return timed is None or timed.number != number

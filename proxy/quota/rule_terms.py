@@ -18,11 +18,6 @@ from kafka_quota_proxy.config.schedule import next_change_ms as next_change_of_s
 R = TypeVar("R", bound=QuotaRule | IpRule)
 
 
-def is_timed(rule: QuotaRule | IpRule) -> bool:
-    """Return whether the limits of the rule change with time: whether it has an expiry, a schedule or a ramp."""
-    return rule.expires_ms is not None or rule.schedule is not None or rule.ramp is not None
-
-
 def in_force(rule: R, *, now_ms: int) -> R | None:
     """Return the rule with the limits that it has at ``now_ms``, or None if it does not apply at that time."""
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:

@@ -8,9 +8,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, ParamSpec, TypeVar, cast
 
 from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import ProxyConfig
@@ -44,8 +45,10 @@ from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.source import NotKeptError, RuleSource, RuleWriter, UnusableSourceError
 from kafka_quota_proxy.proxy.rules.text import shown_limits
 from kafka_quota_proxy.proxy.runtime.disk_access import directory_fault
-from kafka_quota_proxy.proxy.runtime.in_thread import WorkerThread
 from kafka_quota_proxy.proxy.runtime.isolation import attempt, kept_up, report
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +138,7 @@ class QuotaManager:
         self.rules = self.keeper.rules
         self.change_log = None if config.store is None else ChangeLog(config.store)
         self._path = Path((config.store and config.store.directory) or "")
-        self._thread = WorkerThread("quotas")
+        self._thread = ThreadPoolExecutor(1, "quotas")
         self._queue = RequestQueue()
         self.submit = self._queue.put
         self._wall_ms = wall_ms
@@ -173,7 +176,7 @@ class QuotaManager:
             StartError: If this fails.
         """
         if self.change_log is not None:
-            await self._thread.run(self.change_log.open)
+            await self._in_thread(self.change_log.open)
         if self.source is not None:
             try:
                 await self.source.start(self.keeper.apply)
@@ -205,6 +208,10 @@ class QuotaManager:
             await self.source.stop()
         self._thread.shutdown()
 
+    async def _in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in the thread, where it runs to its end even if the caller is cancelled."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, partial(function, *args, **kwargs))
+
     # -- one request --
 
     async def _serve(self, ticket: Ticket) -> None:
@@ -215,7 +222,7 @@ class QuotaManager:
             frame, head = ticket.frame, cast(RequestHead, ticket.head)
             is_small = len(frame) <= _SMALL_BYTES
             try:
-                request = read_request(frame, head) if is_small else await self._thread.run(read_request, frame, head)
+                request = read_request(frame, head) if is_small else await self._in_thread(read_request, frame, head)
             except ProtocolError as error:
                 ticket.error = error
             else:
@@ -229,12 +236,12 @@ class QuotaManager:
         try:
             if isinstance(request, DescribeRequest):
                 async with self.keeper.using_rules:
-                    return await self._thread.run(_described, self.rules.rules, request)
+                    return await self._in_thread(_described, self.rules.rules, request)
             altered = await self._alter(_Task(request, origin, {}, is_small))
-            return _altered(altered, request) if is_small else await self._thread.run(_altered, altered, request)
+            return _altered(altered, request) if is_small else await self._in_thread(_altered, altered, request)
         except Exception as error:  # noqa: BLE001 - this request is refused, and later ones are answered
             report(error, "could not answer a request about quotas from %s", origin.principal)
-            return await self._thread.run(refusal, request, UNKNOWN_SERVER_ERROR_MESSAGE, UNKNOWN_SERVER_ERROR)
+            return await self._in_thread(refusal, request, UNKNOWN_SERVER_ERROR_MESSAGE, UNKNOWN_SERVER_ERROR)
 
     async def _make_changes(self, changes: RequestedChanges, origin: Origin) -> Decision:
         request = AlterRequest(0, 0, changes.alterations, changes.is_dry_run)
@@ -260,7 +267,7 @@ class QuotaManager:
         try:
             change_log.count(decision.outcomes, task.origin, unix_ms=now_ms)
             if change_log.audit is not None:
-                await self._thread.run(change_log.write, decision.outcomes, task.origin, unix_ms=now_ms)
+                await self._in_thread(change_log.write, decision.outcomes, task.origin, unix_ms=now_ms)
         except Exception as error:  # noqa: BLE001 - the change is made, so a refusal would be wrong
             report(error, "could not audit a quota change by %s", task.origin.principal)
         return decision
@@ -277,7 +284,7 @@ class QuotaManager:
         async with self.keeper.using_rules:
             stored, fixed, standing = self.rules.stored, self.rules.fixed, self.rules.rules
             work = partial(decide, stored, task.request, fixed, standing, now_ms=now_ms, terms=task.terms)
-            decision = work() if task.is_small else await self._thread.run(work)
+            decision = work() if task.is_small else await self._in_thread(work)
         changes = decision.changes
         if not changes:
             return decision
@@ -289,18 +296,18 @@ class QuotaManager:
             if not error.may_hold:
                 raise
             work = partial(with_unknown_outcome, decision, error.error_code, str(error))
-            return work() if task.is_small else await self._thread.run(work)
+            return work() if task.is_small else await self._in_thread(work)
         except Exception as error:  # noqa: BLE001 - later requests are still answered
             report(error, "quotas could not be applied, but may be stored")
             work = partial(with_unknown_outcome, decision, UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE)
-            return work() if task.is_small else await self._thread.run(work)
+            return work() if task.is_small else await self._in_thread(work)
         _log_changes(task.origin.principal, changes)
         return decision
 
     async def _refuse(self, task: _Task, error_code: int, message: str) -> Decision:
         """Return the results of a request that is refused as a whole: the same error for each of its changes."""
         work = partial(refuse, task.request, error_code, message, self.rules.rules, task.terms)
-        return work() if task.is_small else await self._thread.run(work)
+        return work() if task.is_small else await self._in_thread(work)
 
 
 def _described(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> bytes:

@@ -14,7 +14,7 @@ from kafka_quota_proxy.proxy.quota.address_limits import Ip
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.rule_phrases import upcoming_changes, why_inactive
 from kafka_quota_proxy.proxy.quota.rule_schedule import RuleSchedule
-from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges, bounded
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 
@@ -113,7 +113,8 @@ class EffectiveRules:
         self.rules: Mapping[Entity, StoredRule] = ChainMap(self._stored_form, self.stored)
         found: _Changed = ({}, {})
         for entity in changed:
-            self._put(found, entity, rules.get(entity) or self._of_source(entity), now_ms)
+            rule = rules.get(entity) or self._of_source(entity)
+            self._keep(found, entity, self.schedule.put(entity, rule, now_ms=now_ms))
         return QuotaChanges(*found)
 
     @property
@@ -155,7 +156,7 @@ class EffectiveRules:
             else:
                 self.stored[entity] = rule
             if entity not in self.sources:
-                self._put(found, entity, self._of_source(entity), now_ms)
+                self._keep(found, entity, self.schedule.put(entity, self._of_source(entity), now_ms=now_ms))
         return QuotaChanges(*found)
 
     def advance(self, most: int, *, now_ms: int) -> QuotaChanges | None:
@@ -175,22 +176,14 @@ class EffectiveRules:
         stored = self.stored.get(entity)
         return None if stored is None else as_rule(entity, stored, source=self.places.get(entity, self.name))
 
-    def _put(self, found: _Changed, entity: Entity, rule: Rule | None, now_ms: int) -> None:
-        """Put a rule in force with the limits that its terms allow now, which may be none, and add it to ``found``.
-
-        If ``rule`` is None, the entity no longer has a rule.
-        """
-        self._keep(found, entity, self.schedule.put(entity, rule, now_ms=now_ms))
-
     def _keep(self, found: _Changed, entity: Entity, rule: Rule | None) -> None:
+        """Put a rule in force, and add it to ``found``. If ``rule`` is None, the entity has no rule in force."""
         if rule is None:
             self._in_force.pop(entity, None)
         else:
             self._in_force[entity] = rule
         user, client_id, ip = entity
         if ip is None:
-            user = bounded(user) if isinstance(user, str) else user
-            client_id = bounded(client_id) if isinstance(client_id, str) else client_id
             found[0][user, client_id] = cast("QuotaRule | None", rule)
         else:
             found[1][ip] = cast("IpRule | None", rule)

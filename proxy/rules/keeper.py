@@ -112,7 +112,7 @@ class RuleKeeper:
                 except Exception as error:  # noqa: BLE001 - the other changes are stored, so they are applied
                     failure = error
             await asyncio.sleep(0)
-        if failure is not None or self.rules.schedule:
+        if failure is not None or self.rules.schedule.timed:
             self.wake()
         if failure is not None:
             raise failure
@@ -145,7 +145,7 @@ class RuleKeeper:
 
     def _wait_s(self) -> float | None:
         next_ms = self.rules.schedule.next_ms
-        if next_ms is None and not self.rules.schedule:
+        if next_ms is None and not self.rules.schedule.timed:
             return None
         left_s = _LONGEST_WAIT_S if next_ms is None else (next_ms - self._wall_ms()) / 1_000
         return min(max(left_s, 0), _LONGEST_WAIT_S)

@@ -3,11 +3,9 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from typing import ParamSpec, TypeVar
+from concurrent.futures import Future
+from typing import TypeVar
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -26,22 +24,3 @@ def _run(work: Callable[[], T], future: "Future[T]") -> None:
         future.set_exception(error)
     else:
         future.set_result(result)
-
-
-class WorkerThread:
-    """A thread in which coroutines run blocking functions, one after the other.
-
-    A function that has begun runs to its end, even if the coroutine that awaits its result is cancelled.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
-
-    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in the thread, and return its result."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, partial(function, *args, **kwargs))
-
-    def shutdown(self) -> None:
-        """Wait until all calls have run, and end the thread."""
-        self._executor.shutdown()

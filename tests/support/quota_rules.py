@@ -59,7 +59,9 @@ client_rules = st.builds(
     terms=st.just(NO_TERMS) | _terms,
 )
 ip_rules = st.builds(
-    StoredRule, limits=st.fixed_dictionaries({"connection_creation_rate": st.integers(1, 2**31 - 1).map(float)})
+    StoredRule,
+    limits=st.fixed_dictionaries({"connection_creation_rate": st.integers(1, 2**31 - 1).map(float)}),
+    terms=st.just(NO_TERMS),
 )
 some_rules = st.builds(
     lambda one, other: one | other,

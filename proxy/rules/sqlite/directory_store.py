@@ -7,6 +7,7 @@ has ended, further changes are refused. If it succeeds in the end, its change ap
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,6 @@ from kafka_quota_proxy.proxy.rules.errors import KAFKA_STORAGE_ERROR, REQUEST_TI
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.source import ApplyChanges, NotKeptError
 from kafka_quota_proxy.proxy.rules.sqlite.rule_database import RuleDatabase, UncertainWriteError
-from kafka_quota_proxy.proxy.runtime.in_thread import WorkerThread
 from kafka_quota_proxy.proxy.runtime.isolation import report
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class DirectoryStore:
         self.is_connected = True
         self.entities = self.failures = 0
         self.database = RuleDatabase(Path(directory))
-        self._thread = WorkerThread("quota-store")
+        self._thread = ThreadPoolExecutor(1, "quota-store")
         self._apply: ApplyChanges
         self._late: asyncio.Task[None] | None = None  # a write for whose outcome its client no longer waits
         self._is_uncertain = False  # whether a failed write may still appear in the database after a restart
@@ -49,7 +49,7 @@ class DirectoryStore:
     async def start(self, apply: ApplyChanges) -> None:
         """Lock and read the directory, and apply the stored rules. ``RuleSource.start`` lists the errors."""
         self._apply = apply
-        rules = await self._thread.run(self.database.open)
+        rules = await asyncio.get_running_loop().run_in_executor(self._thread, self.database.open)
         self.entities = len(rules)
         await apply([Change(entity, rule) for entity, rule in rules.items()])
         self.has_read = True
@@ -95,7 +95,7 @@ class DirectoryStore:
 
     async def _write(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         try:
-            await self._thread.run(self.database.write, changes)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self.database.write, changes)
         except OSError as error:
             message = f"The quotas cannot be kept: {error.strerror or error}"
             may_hold = isinstance(error, UncertainWriteError)
@@ -126,7 +126,7 @@ class DirectoryStore:
 
     async def stop(self) -> None:
         """Close the database, and stop the thread that writes to it."""
-        await self._thread.run(self.database.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self.database.close)
         self._thread.shutdown()
 
     def status(self) -> dict[str, object]:

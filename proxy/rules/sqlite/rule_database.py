@@ -80,7 +80,6 @@ class RuleDatabase:
     Call ``open`` first and ``close`` last, all in the same thread.
 
     Attributes:
-        log_bytes: The size of SQLite's log, for metrics.
         damaged_files: The number of files that were found damaged, for metrics.
     """
 
@@ -89,7 +88,7 @@ class RuleDatabase:
         self._path = directory / FILE
         self._lock = -1
         self._connection: sqlite3.Connection | None = None
-        self.log_bytes = self.damaged_files = 0
+        self.damaged_files = 0
 
     def open(self) -> dict[Entity, StoredRule]:
         """Lock the directory, create the database if there is none, and return all stored rules.
@@ -107,8 +106,15 @@ class RuleDatabase:
             self._set_aside(_files_of(self._path))
             with _errors_translated(self._path):
                 self._create()
-        self._measure()
         return rules
+
+    @property
+    def log_bytes(self) -> int:
+        """The size of SQLite's log, for metrics. 0 if there is none."""
+        try:
+            return self._path.with_name(f"{FILE}-wal").stat().st_size
+        except OSError:
+            return 0
 
     def write(self, changes: Iterable[Change]) -> None:
         """Write all of ``changes``, or none of them. After an error, ``write`` may be called again.
@@ -125,7 +131,6 @@ class RuleDatabase:
             _write(self._connection, rules)
         except sqlite3.Error as error:
             self._take_back(error)
-        self._measure()
 
     def close(self) -> None:
         """Close the database and unlock its directory."""
@@ -184,10 +189,6 @@ class RuleDatabase:
             path.rename(aside)
             log.warning("%s is kept as %s", path, aside.name)
             _sync(self._directory)
-
-    def _measure(self) -> None:
-        with suppress(OSError):
-            self.log_bytes = self._path.with_name(f"{FILE}-wal").stat().st_size
 
 
 # -- SQL

@@ -93,18 +93,17 @@ def test_wake_all_wakes_waiting_requests_in_order() -> None:
     line, lines, (_, two, _) = line_of("one", "two", "three")
     line.step_aside(two, back_ms=1_000)
 
-    lines.wake_all()
+    line.wake_all()
     assert names_of(lines) == ["one", "three"]
 
 
-def test_wake_all_skips_empty_lines() -> None:
+def test_only_lines_with_requests_are_listed() -> None:
     line, lines, (one,) = line_of("one")
+    assert [*lines.waiting] == [line]
+
     line.leave(one)
-    names_of(lines)
 
-    lines.wake_all()
-
-    assert names_of(lines) == []
+    assert not lines.waiting
 
 
 def test_mean_amount_follows_the_last_requests() -> None:

@@ -191,7 +191,7 @@ def test_schedule_equals_in_force_after_each_step(
 
         for key, timed_rule in rules.items():
             # Rules without times are returned only when they are put.
-            if key in table.rules():
+            if key in table.timed:
                 assert current[key] == in_force(timed_rule, now_ms=now_ms)
 
 
@@ -201,7 +201,7 @@ def test_untimed_rules_are_not_kept() -> None:
     for key in range(1_000):
         table.put(key, rule(), now_ms=START_MS)
 
-    assert len(table) == 0
+    assert not table.timed
     assert table.next_ms is None
     assert table.due(10, now_ms=START_MS + 1) == {}
 
