@@ -22,7 +22,6 @@ TOGETHER = {
         "connections": "address_limits",
         "entity": "sanitize",
         "fetch_size": "answer_time awaited_fetches",
-        "rule_terms": "rule_schedule",
         "throttle": "token_bucket",
         "throttle_history": "rule_throttle_times",
     },

@@ -8,7 +8,6 @@ Rules:
 * ``rule_tables`` contains the rules, which all brokers share, and finds the bucket and the limit of each client
 * ``rule_throttle_times`` adds up for how long each rule throttles
 * ``rule_terms`` computes the limits that a rule has at one instant, from its expiry, schedule and ramp
-* ``rule_schedule`` finds out when the limits of each rule will change next
 * ``rule_phrases`` describes the expiry, schedule and ramp of a rule in words
 * ``address_limits`` contains the limits of IP addresses
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.config.model import IpRule, QuotaRule
 from kafka_quota_proxy.config.schedule import Ramp, Schedule, step_of
 from kafka_quota_proxy.config.term_values import parse_instant_ms
-from kafka_quota_proxy.proxy.quota.rule_schedule import Rule, RuleSchedule
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of, next_change_ms
+from kafka_quota_proxy.proxy.rules.effective import Rule, RuleSchedule
 
 MONDAY_MS = parse_instant_ms("2026-11-23T00:00:00Z")
 HOUR_MS = 3_600_000
