@@ -110,5 +110,5 @@ class LimitSearch:
 def rounded_up(rate: float) -> int:
     """Return ``rate`` rounded up to three significant digits."""
     whole = ceil(rate)
-    step = 10 ** max(0, len(str(whole)) - 3)
+    step: int = 10 ** max(0, len(str(whole)) - 3)
     return -(-whole // step) * step
