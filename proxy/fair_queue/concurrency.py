@@ -47,8 +47,6 @@ class FixedLimit:
     learns = False
 
     def __init__(self, limit: int) -> None:
-        if limit < 1:
-            raise ValueError(f"a broker must be given at least one request at a time, not {limit}")
         self.limit = limit
 
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
@@ -93,8 +91,6 @@ class VegasLimit:
     learns = True
 
     def __init__(self, *, minimum: int = 4, maximum: int = 500) -> None:
-        if not 1 <= minimum <= maximum:
-            raise ValueError(f"bounds of a limit must ascend from 1 on: {minimum}, {maximum}")
         self.minimum = minimum
         self.maximum = maximum
         self.limit = minimum

@@ -169,12 +169,7 @@ def test_the_limit_stays_within_its_bounds(bounds: tuple[int, int], samples: lis
             assert minimum <= limit.limit <= maximum
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: FixedLimit(0), lambda: VegasLimit(minimum=0, maximum=5), lambda: VegasLimit(minimum=6, maximum=5)]
-)
-def test_invalid_bounds_are_refused(make: Callable[[], Limit]) -> None:
-    with pytest.raises(ValueError, match=r"at least one|must ascend"):
-        make()
+def test_a_fixed_limit_learns_nothing() -> None:
     fixed = FixedLimit(7)
     fixed.observe(10**9, 7, 0)
     assert fixed.limit == 7
