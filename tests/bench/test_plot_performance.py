@@ -1,9 +1,7 @@
 """Tests what the charts of the benchmark show."""
 
-from pathlib import Path
-
 from bench.figures import OURS, OURS_WITHOUT_RELAY
-from bench.plot_performance import charts, draw
+from bench.plot_performance import charts
 from bench.report import Measured
 from bench.rows import ROWS
 
@@ -40,12 +38,3 @@ def test_heights_are_ratios_within_a_repetition() -> None:
         OURS_WITHOUT_RELAY: [None, None],
         OURS: [25, 50],
     }
-
-
-def test_same_numbers_make_the_same_picture(tmp_path: Path) -> None:
-    for number, chart in enumerate(charts([BULK, LATE])):
-        one, two = tmp_path / f"{number}-one.svg", tmp_path / f"{number}-two.svg"
-        draw(chart, one)
-        draw(chart, two)
-        assert one.read_bytes() == two.read_bytes()
-        assert chart.axis in one.read_text()

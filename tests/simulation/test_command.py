@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from tests.simulation import kept, totals
+from tests.simulation import totals
 from tests.simulation.command import main
 from tests.simulation.made_up import BREAKS, FAULT_KINDS, SIMULATION, draw, run_seed
 from tests.simulation.totals import CannotRecordError, Totals
@@ -61,29 +61,11 @@ def test_finding_is_told_shrunk_and_replayed(capsys: Output) -> None:
     Path(file).unlink()
 
 
-def test_more_findings_are_waited_for(capsys: Output) -> None:
-    assert run_seeds("--from", 10, "--seeds", 5, "--findings", 5) == 1
-    broken = [line for line in capsys.readouterr().out.splitlines() if line.startswith("BROKEN")]
-    assert broken == ["BROKEN: made-up promise", "BROKEN: no unexpected error"]
-
-
 def test_replay_prints_story_and_digest(capsys: Output) -> None:
     assert run("--seed", "3") == 0
     output = capsys.readouterr().out
     assert "line 0\n" in output
     assert f"digest {draw(3).random_of('digest').randbytes(8).hex()}\n" in output
-
-
-def test_seed_is_kept_with_its_plan(capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(kept.write, "__defaults__", (tmp_path,))
-    assert run("--keep", "13", "a promise was broken") == 0
-    assert kept.read(tmp_path / "a_promise_was_broken.json") == kept.Kept(13, draw(13), "a promise was broken")
-    assert "a_promise_was_broken.json" in capsys.readouterr().out
-
-
-def test_kinds_of_faults_are_listed(capsys: Output) -> None:
-    assert run("--list") == 0
-    assert capsys.readouterr().out.splitlines()[1] == "reset: a connection is reset"
 
 
 def test_interrupt_ends_a_run_with_its_sums() -> None:
@@ -136,16 +118,6 @@ def test_seed_that_had_failed_or_was_not_at_its_end_is_run_again(tmp_path: Path)
     assert (later.again, later.next_seed, later.runs, later.seconds, later.seeds) == ([18, BREAKS], 19, 5, 1.0, 2)
 
 
-@pytest.mark.parametrize("text", ["", "no JSON", "[1]", '{"seeds": 1}'])
-def test_file_that_is_no_log_is_an_error(tmp_path: Path, text: str, capsys: Output) -> None:
-    log = tmp_path / "run.json"
-    log.write_text(text, encoding="utf-8")
-    with pytest.raises(SystemExit):
-        run_seeds("--log", log, "--seeds", 1)
-    assert f"{log} is not the log of a run; name another file" in capsys.readouterr().err
-    assert log.read_text(encoding="utf-8") == text
-
-
 # -- the record --
 
 
@@ -166,12 +138,3 @@ def test_record_has_each_kind_of_fault_and_the_command() -> None:
     sums.add(run_seed(BREAKS))
     with pytest.raises(CannotRecordError, match="findings: 1"):
         sums.recorded("", 1.0)
-
-
-def test_run_in_which_a_fault_never_fired_is_not_recorded(
-    capsys: Output, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(totals, "RECORD", tmp_path / "RECORD.md")
-    assert run_seeds("--seeds", 2, "--from", 1, "--record") == 2
-    assert "not recorded: 2 seeds, findings: 0, never fired: never" in capsys.readouterr().out
-    assert not totals.RECORD.exists()

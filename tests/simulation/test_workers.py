@@ -51,12 +51,6 @@ def test_run_that_differs_the_second_time_is_found() -> None:
     assert {seed: broken(one) for seed, one in outcomes.items()} == {16: SURVIVES, 17: REPLAYS, 18: None}
 
 
-def test_worker_is_replaced_after_its_share() -> None:
-    with Workers(run_seed, iter(range(13)), jobs=1, seeds_per_worker=5) as workers:
-        assert sorted(outcomes_of(workers)) == list(range(13))
-        assert workers.started == 3
-
-
 def test_end_ends_the_processes_of_an_endless_run() -> None:
     with Workers(run_seed, itertools.count(100), jobs=2) as workers:
         assert workers.outcomes(10)
@@ -64,10 +58,6 @@ def test_end_ends_the_processes_of_an_endless_run() -> None:
     assert processes
     assert not any(process.is_alive() for process in processes)
     assert workers.outcomes(0) is None
-
-
-def test_seed_without_an_end_is_stopped_here_too() -> None:
-    assert broken(run_guarded(run_seed, HANGS, most_seconds=0.1)) == ENDS
 
 
 def test_first_line_that_differs_is_told() -> None:
@@ -79,10 +69,3 @@ def test_first_line_that_differs_is_told() -> None:
 
     text = str(run_guarded(run, 1, is_twice=True).violation)
     assert text.endswith("  goes on\n  turns")
-
-
-def test_outcome_of_a_seed_does_not_change_by_running_twice() -> None:
-    assert run_guarded(run_seed, 1, is_twice=True) == run_seed(1)
-    assert run_guarded(run_seed, BREAKS, is_twice=True)._replace(violation=None) == run_seed(BREAKS)._replace(
-        violation=None
-    )

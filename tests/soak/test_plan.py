@@ -9,7 +9,7 @@ import pytest
 from tests.soak.clients import CLIENTS
 from tests.soak.plan import Kind, plan
 
-_SEEDS = range(50)
+_SEEDS = range(8)
 _PROXY_ENDS = (Kind.KILL_PROXY, Kind.STOP_PROXY)
 
 

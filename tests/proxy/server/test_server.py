@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from struct import unpack_from
 from typing import NoReturn
@@ -12,7 +12,6 @@ import pytest
 from kafka_quota_proxy.config.model import (
     DEFAULT,
     AdminClient,
-    Enforcement,
     ProxyConfig,
     QuotaRule,
     Replication,
@@ -22,9 +21,7 @@ from kafka_quota_proxy.proxy.replication import config_watcher as watcher_module
 from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
 from kafka_quota_proxy.proxy.server import sweeps as sweeps_module
 from kafka_quota_proxy.proxy.server.brokers import dialer as dialer_module
-from kafka_quota_proxy.proxy.server.clients.acceptor import Acceptor, Arrival
 from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
-from kafka_quota_proxy.proxy.server.clients.connection_limits import CountedConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import (
     fetch_request,
@@ -36,7 +33,6 @@ from tests.support.frames import (
 )
 from tests.support.reloads import Reloads
 from tests.support.stub_broker import (
-    Client,
     StubBroker,
     client_of,
     correlation_id,
@@ -250,23 +246,6 @@ async def test_stop_accepts_no_more_connections_and_is_logged() -> None:
 
 
 @on_uvloop
-async def test_a_throttled_client_does_not_delay_a_stop() -> None:
-    async with (
-        stub_broker(answers) as broker,
-        serving(replace(config_to(broker, quotas=(LIMITED,)), enforcement=Enforcement.DELAY)) as (server, end),
-        client_of(server) as client,
-    ):
-        await client.send(produce_request(1, size_bytes=40_000))  # the throttle time is 25 s
-        await eventually(lambda: server.listeners[0].connections and one_of(server).session.state.delayed_until_ms)
-        async with asyncio.timeout(2):
-            server.stop()
-            assert (await client.answer())[4:8] == produce_response(1)[4:8]
-            assert await client.answer() == b""
-            client.writer.close()
-            await end
-
-
-@on_uvloop
 async def test_connections_that_outlast_the_drain_are_closed(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     async with (
@@ -321,56 +300,6 @@ async def test_acks_0_requests_are_sent_before_a_stop_ends() -> None:
         await end
 
         assert len(broker.in_use[0].requests) == count
-
-
-@on_uvloop
-async def test_a_connection_accepted_during_a_stop_is_drained_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    go, admit = asyncio.Event(), Acceptor._admit
-
-    async def slowly(self: Acceptor, arrival: Arrival, place: CountedConnection) -> None:
-        await go.wait()
-        await admit(self, arrival, place)
-
-    monkeypatch.setattr(Acceptor, "_admit", slowly)
-    async with stub_broker() as broker, serving(config_to(broker)) as (server, end), client_of(server) as client:
-        await eventually(lambda: server.listeners[0].open_count.total)
-        server.stop()
-        await asyncio.sleep(0.05)
-        go.set()
-
-        assert await client.answer() == b""
-        client.writer.close()
-        async with asyncio.timeout(2):
-            await end
-
-
-@on_uvloop
-async def test_a_client_that_asks_all_the_time_loses_no_answer_over_a_stop() -> None:
-    for _ in range(5):
-        async with (
-            stub_broker(answers) as broker,
-            serving(config_to(broker)) as (server, end),
-            client_of(server) as one,
-        ):
-            got: list[bytes] = []
-
-            async def send(client: Client = one) -> None:
-                with suppress(ConnectionError):
-                    for number in range(100_000):
-                        await client.send(produce_request(number, size_bytes=10_000))
-                        await asyncio.sleep(0)
-
-            sending = asyncio.ensure_future(send())
-            while len(got) < 20:
-                got.append(await one.answer())
-            server.stop()
-            while answer := await one.answer():
-                got.append(answer)
-            sending.cancel()
-            one.writer.close()
-            await end
-
-            assert got == [produce_response(number) for number in range(len(broker.in_use[0].requests))]
 
 
 # -- periodic checks --

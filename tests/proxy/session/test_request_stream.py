@@ -1,27 +1,16 @@
 """Tests which requests are forwarded, however their bytes are cut."""
 
-from itertools import pairwise
-
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from kafka_quota_proxy.protocol.errors import HeadTooLong
 from tests.support.frames import (
-    fetch_request,
     other_request,
     other_response,
     produce_request,
     produce_response,
 )
 from tests.support.wire import Wire
-
-PRODUCE_VERSIONS = range(14)
-
-
-FETCH_VERSIONS = range(19)
-
 
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
 
@@ -86,43 +75,3 @@ def test_endless_header_is_refused() -> None:
 
     with pytest.raises(HeadTooLong):
         wire.client((50_000_000).to_bytes(4, "big") + header, *([bytes(10_000)] * 30))
-
-
-def _pieces(data: bytes, cuts: list[int]) -> list[bytes]:
-    edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    return [data[start:end] for start, end in pairwise(edges) if end > start]
-
-
-_REQUESTS = st.lists(
-    st.one_of(
-        st.builds(
-            produce_request,
-            version=st.sampled_from(PRODUCE_VERSIONS),
-            acks=st.sampled_from([0, 1, -1]),
-            size_bytes=st.integers(100, 900),
-            client_id=st.sampled_from(["etl", "", "x" * 50]),
-        ),
-        st.builds(fetch_request, version=st.sampled_from(FETCH_VERSIONS), max_bytes=st.sampled_from([100, 1_000_000])),
-        st.builds(other_request, version=st.sampled_from([5])),
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-@given(requests=_REQUESTS, cuts=st.lists(st.integers(0, 10_000), max_size=8), byte_by_byte=st.booleans())
-@pytest.mark.parametrize("enforcement", list(Enforcement))
-def test_requests_are_forwarded_alike_for_any_split(
-    enforcement: Enforcement, requests: list[bytes], cuts: list[int], byte_by_byte: bool
-) -> None:
-    stream = b"".join(requests)
-    assume(not byte_by_byte or len(stream) < 300)  # a connection gets 300 looks at new heads in a millisecond
-    whole = Wire(A_TIGHT_RULE, enforcement=enforcement)
-    cut = Wire(A_TIGHT_RULE, enforcement=enforcement)
-
-    pieces = [bytes([byte]) for byte in stream] if byte_by_byte else _pieces(stream, cuts)
-
-    assert cut.client(*pieces) == whole.client(stream)
-    assert (cut.session.state.blocked_by is None) == (whole.session.state.blocked_by is None)
-    assert cut.muted_for_ms == whole.muted_for_ms
-    assert cut.bucket().usage.amount == whole.bucket().usage.amount

@@ -5,7 +5,7 @@ import errno
 import logging
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from ipaddress import ip_network
 from struct import pack
@@ -14,7 +14,6 @@ from time import monotonic
 import pytest
 
 from kafka_quota_proxy.config.model import (
-    DEFAULT,
     Address,
     Default,
     Enforcement,
@@ -66,36 +65,6 @@ async def is_served(client: Client, *before: bytes) -> bool:
 
 
 # -- limits on the number of connections --
-
-
-@on_uvloop
-async def test_max_connections_closes_further_clients_and_serves_the_others() -> None:
-    async with proxy_with(max_connections=2) as server, AsyncExitStack() as stack:
-        inside = [await stack.enter_async_context(client_of(server)) for _ in range(2)]
-        assert [await is_served(client) for client in inside] == [True, True]
-
-        for _ in range(3):
-            async with client_of(server) as outside:
-                assert await outside.answer() == b""
-
-        assert disconnects(server) == {"max_connections": 3}
-        assert [await is_served(client) for client in inside] == [True, True]
-
-
-@on_uvloop
-async def test_one_address_does_not_take_the_places_of_others() -> None:
-    async with proxy_with(max_connections_per_ip=2) as server, AsyncExitStack() as stack:
-        inside = [await stack.enter_async_context(client_of(server)) for _ in range(2)]
-        assert [await is_served(client) for client in inside] == [True, True]
-
-        async with client_of(server) as outside:
-            assert await outside.answer() == b""
-        bind_to = server.config.listeners[0].bind
-        reader, writer = await asyncio.open_connection(bind_to.host, bind_to.port, local_addr=("127.0.0.2", 0))
-        assert await is_served(Client(reader, writer))
-        writer.transport.abort()
-
-        assert disconnects(server)["max_connections_per_ip"] == 1
 
 
 @on_uvloop
@@ -269,19 +238,6 @@ async def served_after_s(server: Server, *, port: int = 0, before: bytes = b"") 
 
 
 @on_uvloop
-async def test_above_the_rate_of_a_listener_the_rest_waits_and_all_are_served(caplog: pytest.LogCaptureFixture) -> None:
-    async with proxy_under(max_connection_creation_rate=5) as server:
-        times_s = sorted([time_s or 0 for time_s in await asyncio.gather(*(served_after_s(server) for _ in range(9)))])
-
-        assert all(0 < time_s < 0.5 for time_s in times_s[:5])
-        # Each connection over the limit waits 1,000 / 5 ms longer than the one before. A busy machine adds to that.
-        assert all(0 < time_s - 0.19 * turn < 0.5 for turn, time_s in enumerate(times_s[5:], 1))
-        (quota,) = server.brokers.quotas_by_name[0][1].arrivals.listeners
-        assert (quota.paused, quota.refused) == (4, 0)
-        assert len([record for record in caplog.records if "accepts no connections for" in record.message])
-
-
-@on_uvloop
 async def test_an_address_over_its_connection_rate_is_refused_late_and_others_are_served() -> None:
     async with proxy_under({"127.0.0.1": 5.0}, max_connection_creation_rate=50) as server:
         assert None not in [await served_after_s(server) for _ in range(5)]
@@ -314,15 +270,6 @@ async def test_the_connection_rate_counts_the_address_in_the_proxy_header() -> N
         assert disconnects(server)["connection_creation_rate"] == 1
         await eventually(lambda: not server.listeners[0].open_count.total)
         assert server.brokers.quotas_by_name[0][1].arrivals.rate.total == 2
-
-
-@on_uvloop
-async def test_a_connection_refused_after_the_longest_pause_no_longer_counts() -> None:
-    async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=0) as server:
-        assert await served_after_s(server) is None
-
-        quota = server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0")
-        assert (quota.paused, quota.pause_time_ms, quota.refused, quota.rate.total) == (1, 1_000, 1, 0)
 
 
 # -- the addresses of a listener --

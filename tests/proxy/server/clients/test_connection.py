@@ -1,9 +1,7 @@
 """Tests a connection between one client and one broker, from the dial to the end, over real sockets."""
 
 import asyncio
-import logging
 import socket
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from struct import unpack_from
 from time import monotonic
@@ -13,12 +11,11 @@ import pytest
 from kafka_quota_proxy.config.model import Enforcement, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.server import listener_state, sweeps
+from kafka_quota_proxy.proxy.server import sweeps
 from kafka_quota_proxy.proxy.server.clients import transport_pair as transport_pair_module
 from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.clients.transport_pair import TransportPair
 from kafka_quota_proxy.proxy.server.server import Server
-from kafka_quota_proxy.proxy.session import session as session_module
 from tests.support.builds import interpreted_only
 from tests.support.frames import (
     fetch_request,
@@ -156,24 +153,6 @@ async def test_repeated_malformed_bytes_are_logged_once_per_cause(caplog: pytest
 
 
 @on_uvloop
-async def test_a_throttled_client_is_answered_at_once_and_its_next_request_waits() -> None:
-    async with (
-        stub_broker(answers) as broker,
-        running(config_to(broker, LIMITED)) as server,
-        client_of(server) as client,
-    ):
-        await client.ask(other_request(0))
-        sent = monotonic()
-        answer = await client.ask(produce_request(1, size_bytes=OVER_BYTES))
-        answered = monotonic()
-
-        assert answer == produce_response(1, throttle_time_ms=WAIT_MS)
-        assert answered - sent < WAIT_MS / 1_000 / 2
-        assert await client.ask(other_request(2)) == other_response(2)
-        assert monotonic() - answered >= WAIT_MS / 1_000 - 0.002  # the proxy's clock counts whole milliseconds
-
-
-@on_uvloop
 async def test_throttle_time_is_not_charged_as_broker_time() -> None:
     timed = replace(LIMITED, limits={**LIMITED.limits, "request_percentage": 1e6})
     async with (
@@ -187,22 +166,6 @@ async def test_throttle_time_is_not_charged_as_broker_time() -> None:
 
         (bucket,) = upstream_of(server, broker.address).quotas.manager(QuotaKind.REQUEST)
         assert bucket.usage.amount < WAIT_MS * 1_000_000 / 5 / 2  # a fifth of the throttle time would be charged
-
-
-@on_uvloop
-async def test_with_delay_the_response_waits() -> None:
-    async with (
-        stub_broker(answers) as broker,
-        running(config_to(broker, LIMITED, enforcement=Enforcement.DELAY)) as server,
-        client_of(server) as client,
-    ):
-        await client.ask(other_request(0))
-        sent = monotonic()
-
-        answer = await client.ask(produce_request(1, version=5, size_bytes=OVER_BYTES))
-
-        assert answer == produce_response(1, version=5, throttle_time_ms=WAIT_MS)
-        assert monotonic() - sent >= WAIT_MS / 1_000 - 0.002
 
 
 @on_uvloop
@@ -399,26 +362,6 @@ async def test_request_of_a_muted_client_that_has_gone_is_not_forwarded(with_res
 
 
 @on_uvloop
-async def test_long_waiting_request_of_a_client_that_has_gone_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most of it has not been read when the client closes its side, and may not have been sent."""
-    monkeypatch.setattr(session_module, "_LONG_WAIT_MS", 100)
-    async with (
-        stub_broker(answers) as broker,
-        running(replace(config_to(broker, LIMITED), max_buffered_bytes=1 << 40)) as server,
-        client_of(server) as first,
-        client_of(server) as client,
-    ):
-        await first.ask(produce_request(1, size_bytes=30_000))
-        client.writer.write(produce_request(2, size_bytes=1_000_000))
-        await eventually(lambda: any(one.state.blocked_by is not None for one in server.listeners[0].connections))
-        client.writer.close()
-
-        await eventually(lambda: len(server.listeners[0].connections) == 1)
-        assert server.listeners[0].counters.abandoned == 1
-        assert produce_bucket(server, broker).usage.requests == 1
-
-
-@on_uvloop
 async def test_waiting_records_without_an_answer_are_written_though_their_client_has_gone() -> None:
     async with (
         stub_broker(lambda _: b"") as broker,
@@ -435,45 +378,6 @@ async def test_waiting_records_without_an_answer_are_written_though_their_client
         await eventually(lambda: len(broker.in_use[0].requests) == 2)
         await eventually(lambda: not server.listeners[0].connections)
         assert server.listeners[0].counters.abandoned == 0
-
-
-@on_uvloop
-async def test_clients_that_have_gone_take_no_place_of_others_while_their_records_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(listener_state, "MAX_OUTLIVED", 5)
-    rule = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, connections=7)
-    async with (
-        stub_broker(lambda frame: b"" if frame[4:6] == b"\0\0" else answers(frame)) as broker,
-        running(config_to(broker, rule, max_connections=7, max_connections_per_ip=7)) as server,
-        client_of(server) as first,
-    ):
-        listener = server.listeners[0]
-        await first.send(produce_request(1, acks=0, size_bytes=30_000))  # the line waits for 20 s
-        async with AsyncExitStack() as stack:
-            gone = [await stack.enter_async_context(client_of(server)) for _ in range(6)]
-            for client in gone:
-                await client.send(produce_request(1, acks=0), produce_request(2, acks=0))
-            await eventually(lambda: sum(one.state.blocked_by is not None for one in listener.connections) == 6)
-            assert listener.open_count.total == 7
-            for client in gone:
-                client.writer.close()
-
-            await eventually(lambda: listener.open_count.total == 2)  # one of them is beyond the bound
-            assert len(listener.connections) == 7
-            connections = upstream_of(server, broker.address).quotas.connections
-            assert sum(connections.open_now().values()) == 2
-            async with client_of(server) as another:
-                assert await another.ask(other_request(1))
-            await asyncio.sleep(0.2)
-            assert len(listener.connections) == 7  # their records wait as before
-
-            # Their ends count nothing twice, and make room.
-            for connection in [one for one in listener.connections if one in listener.outlived][:3]:
-                connection.fail()
-            await eventually(lambda: listener.open_count.total == 1)
-            assert len(listener.outlived) == 3
-            assert sum(connections.open_now().values()) == 1
 
 
 @on_uvloop
@@ -504,27 +408,6 @@ async def test_when_the_client_leaves_its_connection_to_the_broker_is_closed(wit
         await eventually(lambda: broker.in_use[0].is_lost)
         assert disconnects(server) == {cause: 1}
         assert not server.listeners[0].connections
-
-
-@pytest.mark.parametrize("how", ["resets", "sends rubbish"])
-@on_uvloop
-async def test_a_client_that_leaves_before_the_response_is_charged_for_its_request(how: str) -> None:
-    request = produce_request(size_bytes=20_000)
-    async with (
-        stub_broker(lambda _: b"") as broker,
-        running(config_to(broker, LIMITED)) as server,
-        client_of(server) as client,
-    ):
-        client.writer.write(request)
-        await eventually(lambda: broker.in_use and broker.in_use[0].requests == [request])
-        if how == "resets":
-            client.reset()
-        else:
-            client.writer.write(framed(b"\xff" * 20))
-        await eventually(lambda: disconnects(server))
-
-        (bucket,) = upstream_of(server, broker.address).quotas.produce
-        assert bucket.usage.amount == 20_000
 
 
 @pytest.mark.parametrize(("with_reset", "cause"), [(False, "upstream_closed"), (True, "upstream_lost")])
@@ -592,32 +475,6 @@ async def test_a_client_that_never_reads_does_not_keep_a_closed_connection(
 
 
 # -- the quota on the number of connections --
-
-
-@on_uvloop
-async def test_connections_quota_closes_only_the_connection_above_it(caplog: pytest.LogCaptureFixture) -> None:
-    rule = QuotaRule(client_id="etl", connections=2, source="proxy.yaml:4")
-    async with stub_broker(answers) as broker, running(config_to(broker, rule)) as server, AsyncExitStack() as stack:
-        inside = [await stack.enter_async_context(client_of(server)) for _ in range(2)]
-        for client in inside:
-            assert await client.ask(produce_request()) == produce_response()
-
-        for _ in range(3):
-            async with client_of(server) as outside:
-                assert await outside.ask(produce_request()) == b""
-        async with client_of(server) as other:
-            assert await other.ask(produce_request(client_id="other")) == produce_response()
-
-        assert disconnects(server)["connections_quota"] == 3
-        warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-        assert len(warnings) == 1
-        assert "client-id='etl' has 2 connections open, and proxy.yaml:4 allows 2" in warnings[0]
-        for client in inside:
-            assert await client.ask(produce_request()) == produce_response()
-        inside[0].writer.close()
-        await eventually(lambda: len(server.listeners[0].connections) <= 1)
-        async with client_of(server) as last:
-            assert await last.ask(produce_request()) == produce_response()
 
 
 @on_uvloop

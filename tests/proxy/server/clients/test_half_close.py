@@ -7,7 +7,6 @@ import pytest
 
 from kafka_quota_proxy.proxy.server.clients import half_close as half_close_module
 from tests.proxy.server.clients.test_connection import (
-    MIB,
     answers,
     config_to,
     disconnects,
@@ -18,9 +17,6 @@ from tests.support.frames import (
     fetch_request,
     fetch_response,
     other_request,
-    other_response,
-    produce_request,
-    produce_response,
 )
 from tests.support.stub_broker import (
     client_of,
@@ -47,69 +43,6 @@ async def test_draining_closes_an_idle_client_at_once() -> None:
         await eventually(lambda: broker.in_use[0].is_lost)
         await eventually(lambda: not server.listeners[0].open_count.total and not server.listeners[0].broker_count)
         assert not any(server.listeners[0].timer_wheel._due.values())  # nothing keeps the connection in memory
-
-
-@on_uvloop
-async def test_draining_answers_accepted_requests_and_drops_later_ones() -> None:
-    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
-        await client.send(other_request(1), other_request(2))
-        await eventually(lambda: broker.in_use and len(broker.in_use[0].requests) == 2)
-        only_connection(server).drain("shutdown")
-        await client.send(*(other_request(number) for number in range(3, 10)), produce_request(10, size_bytes=MIB))
-        broker.in_use[0].transport.write(other_response(1) + other_response(2))
-
-        assert [await client.answer() for _ in range(2)] == [other_response(1), other_response(2)]
-        assert await ended(client)
-        assert broker.in_use[0].requests == [other_request(1), other_request(2)]
-        client.writer.close()
-        async with asyncio.timeout(1):  # the proxy does not wait for a client that does not read
-            await eventually(lambda: disconnects(server) == {"shutdown": 1})
-
-
-@on_uvloop
-async def test_draining_finishes_a_request_that_has_begun() -> None:
-    request = produce_request(1, size_bytes=MIB)
-    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
-        await client.send(request[: MIB // 2])
-        await eventually(lambda: broker.in_use and len(broker.in_use[0].received) == MIB // 2)
-        only_connection(server).drain("shutdown")
-        await client.send(request[MIB // 2 :] + other_request(2))
-
-        assert await client.answer() == produce_response(1)
-        assert await ended(client)
-        assert broker.in_use[0].requests == [request]
-
-
-@on_uvloop
-async def test_draining_forwards_acks_0_requests_until_the_client_closes() -> None:
-    requests = [produce_request(number, acks=0, size_bytes=100_000) for number in range(20)]
-    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
-        await client.send(*requests[:10], requests[10][:50_000])
-        await eventually(lambda: broker.in_use and len(broker.in_use[0].requests) == 10)
-        only_connection(server).drain("shutdown")
-        await client.send(requests[10][50_000:], *requests[11:], other_request(99))
-
-        assert await ended(client)
-        client.writer.close()
-        await eventually(lambda: broker.in_use[0].is_lost)
-        assert broker.in_use[0].requests[:20] == requests
-        assert disconnects(server) == {"shutdown": 1}
-
-
-@on_uvloop
-async def test_a_half_closed_client_gets_no_request_forwarded_that_would_be_answered() -> None:
-    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
-        await client.send(produce_request(1, acks=0))
-        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
-        only_connection(server).drain("shutdown")
-        await client.send(fetch_request(2), produce_request(3), produce_request(4, acks=0))
-        await client.send(other_request(5)[:9])
-        await client.send(other_request(5)[9:], produce_request(6, acks=0))
-
-        assert await ended(client)
-        client.writer.close()
-        await eventually(lambda: broker.in_use[0].is_lost)
-        assert broker.in_use[0].requests == [produce_request(number, acks=0) for number in (1, 4, 6)]
 
 
 @on_uvloop

@@ -69,15 +69,6 @@ async def test_a_fetch_is_charged_its_answer_although_its_client_is_gone() -> No
 
 
 @on_uvloop
-async def test_a_fetch_without_a_quota_leaves_no_orphan() -> None:
-    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
-        connection = await abandoned(server, broker, client, fetch_request())
-
-        await eventually(lambda: connection.is_lost)
-        assert counts(server) == {}
-
-
-@on_uvloop
 async def test_a_broker_that_leaves_or_answers_nonsense_ends_the_wait() -> None:
     async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server:
         for answer in (b"", fetch_response(77), b"\0\0\0\1" + bytes(4)):
@@ -145,14 +136,3 @@ async def test_bucket_of_an_orphaned_fetch_is_kept_until_charged() -> None:
 
             assert bucket in list(upstream_of(server, broker.address).quotas.fetch), "it made no room for another"
             assert (bucket.tags.client_id, bucket.usage.amount, bucket.holders) == ("etl", 5_000, 0)
-
-
-@on_uvloop
-async def test_stop_waits_for_no_orphaned_connection() -> None:
-    async with stub_broker() as broker, running(config_to(broker, LIMITED)) as server, client_of(server) as client:
-        connection = await abandoned(server, broker, client, fetch_request())
-
-        server.stop()
-
-        await eventually(lambda: connection.is_lost, timeout_s=2)
-        assert counts(server) == {LOST: 1}

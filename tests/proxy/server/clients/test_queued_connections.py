@@ -76,35 +76,6 @@ def answer_next(broker: StubBroker, number: int) -> None:
 
 
 @on_uvloop
-async def test_queued_clients_are_served_in_turn() -> None:
-    async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
-        clients = await queue_up(server, broker, stack, 3)
-        for number, client in enumerate(clients):
-            await until_served(broker, number + 1)
-            answer_next(broker, number)
-            assert await client.answer() == produce_response(number)
-        assert broker_queue_of(server, broker.address).dispatcher.in_flight == 0
-
-
-@on_uvloop
-async def test_a_client_that_dies_in_the_queue_is_skipped() -> None:
-    async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
-        first, dead, last = await queue_up(server, broker, stack, 3)
-        broker_queue = broker_queue_of(server, broker.address)
-
-        dead.reset()
-        # The proxy does not read this connection and so is not notified of its end. It checks such connections each
-        # second.
-        await eventually(lambda: len(broker_queue.dispatcher.queue) == 1)
-        answer_next(broker, 0)
-        assert await first.answer() == produce_response(0)
-        await eventually(lambda: len(broker.in_use) == 2)
-        answer_next(broker, 2)
-        assert await last.answer() == produce_response(2)
-        assert broker_queue.dispatcher.in_flight == 0
-
-
-@on_uvloop
 async def test_a_client_that_does_not_read_sends_no_more_requests_and_frees_its_slot() -> None:
     large = fetch_response(1, size_bytes=64 * 1024 * 1024)
     async with (
@@ -136,21 +107,6 @@ async def test_a_client_that_does_not_read_sends_no_more_requests_and_frees_its_
         broker.in_use[0].transport.write(other_response(2))
         assert await sleeper.answer() == other_response(2)
         assert broker_queue.dispatcher.in_flight == 0
-
-
-@on_uvloop
-async def test_a_lost_broker_connection_frees_its_slots() -> None:
-    async with stub_broker() as broker, running(config_to(broker)) as server, AsyncExitStack() as stack:
-        clients = await queue_up(server, broker, stack, 2)
-        broker_queue = broker_queue_of(server, broker.address)
-        await broker.stop()
-        assert [await client.answer() for client in clients] == [b"", b""]
-        assert (broker_queue.dispatcher.in_flight, len(broker_queue.dispatcher.queue)) == (0, 0)
-
-        await broker.start()
-        broker.script = lambda frame: other_response(int.from_bytes(frame[8:12]))
-        async with client_of(server) as client:
-            assert await client.ask(other_request(7)) == other_response(7)
 
 
 @pytest.mark.parametrize(

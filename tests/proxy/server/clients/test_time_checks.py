@@ -1,8 +1,5 @@
 """Tests the time limits on the login, idle time and age of a connection, over real sockets."""
 
-from dataclasses import replace
-
-from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.clients.test_connection import (
@@ -31,9 +28,7 @@ from tests.support.logins import (
 )
 from tests.support.stub_broker import (
     client_of,
-    deaf_broker,
     eventually,
-    listener_to,
     on_uvloop,
     running,
     stub_broker,
@@ -84,25 +79,6 @@ async def test_a_login_has_ended_when_the_broker_accepts_it() -> None:
 
 
 @on_uvloop
-async def test_login_timeout_closes_an_unfinished_login() -> None:
-    async with (
-        stub_broker(lambda _: handshake_response()) as broker,
-        running(config_to(broker, login_timeout_ms=5_000)) as server,
-        client_of(server) as client,
-    ):
-        await client.ask(handshake_request("PLAIN"))
-        connection = only_connection(server)
-        pass_time(server, connection, 4_999)
-        assert not connection.drain_cause
-
-        pass_time(server, connection, 5_000)
-
-        assert await client.answer() == b""
-        client.writer.close()
-        await eventually(lambda: disconnects(server) == {"login_timeout": 1})
-
-
-@on_uvloop
 async def test_login_timeout_counts_from_the_answer_of_a_slow_broker() -> None:
     async with (
         stub_broker() as broker,
@@ -126,43 +102,6 @@ async def test_login_timeout_counts_from_the_answer_of_a_slow_broker() -> None:
 
 
 @on_uvloop
-async def test_login_timeout_spares_a_login_that_waits_for_the_dial() -> None:
-    with deaf_broker() as address:
-        config = ProxyConfig(listeners=(replace(listener_to(address), login_timeout_ms=5_000),))
-        async with running(config) as server, client_of(server) as client:
-            await client.send(handshake_request("PLAIN"))
-            await eventually(lambda: server.listeners[0].connections and only_connection(server).session.is_logging_in)
-
-            pass_time(server, only_connection(server), 5_000)
-
-            assert disconnects(server) == {}
-
-
-@on_uvloop
-async def test_idle_timeout_spares_a_client_that_waits_for_a_response() -> None:
-    async with (
-        stub_broker() as broker,
-        running(config_to(broker, idle_timeout_ms=60_000)) as server,
-        client_of(server) as client,
-    ):
-        await client.send(other_request(1))
-        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
-        connection = only_connection(server)
-        pass_time(server, connection, 600_000)
-        broker.in_use[0].transport.write(other_response(1))
-        assert await client.answer() == other_response(1)
-        pass_time(server, connection, 600_100)  # the connection was in use until now
-        pass_time(server, connection, 660_099)
-        assert not connection.drain_cause
-
-        pass_time(server, connection, 660_100)
-
-        assert await ended(client)
-        client.writer.close()
-        await eventually(lambda: disconnects(server) == {"idle_timeout": 1})
-
-
-@on_uvloop
 async def test_idle_timeout_closes_a_client_that_stalls_within_a_request() -> None:
     async with (
         stub_broker() as broker,
@@ -177,22 +116,6 @@ async def test_idle_timeout_closes_a_client_that_stalls_within_a_request() -> No
 
         assert await client.answer() == b""
         assert disconnects(server) == {"idle_timeout": 1}
-
-
-@on_uvloop
-async def test_idle_timeout_spares_a_request_that_arrives_slowly_but_steadily() -> None:
-    request = produce_request(size_bytes=10_000)
-    async with (
-        stub_broker() as broker,
-        running(config_to(broker, idle_timeout_ms=60_000)) as server,
-        client_of(server) as client,
-    ):
-        for part in range(10):
-            await client.send(request[part * 1_000 : (part + 1) * 1_000])
-            await eventually(lambda: broker.in_use and len(broker.in_use[0].received) == (part + 1) * 1_000)  # noqa: B023
-            pass_time(server, only_connection(server), part * 59_000)
-
-        assert disconnects(server) == {}
 
 
 @on_uvloop

@@ -111,16 +111,6 @@ def test_requests_with_an_answer_are_dropped_and_others_forwarded() -> None:
     assert wire.session.takes_unanswered
 
 
-def test_each_cut_of_a_dropped_request_gives_the_same_result() -> None:
-    dropped, kept = produce_request(2, version=9, client_id="other"), produce_request(3, acks=0, client_id="third")
-    for cut in range(1, len(dropped + kept)):
-        wire = drained()
-
-        passed = wire.client((dropped + kept)[:cut], (dropped + kept)[cut:])
-
-        assert passed == kept, cut
-
-
 def test_request_that_began_before_is_completed() -> None:
     wire = Wire()
     begun = produce_request(2, acks=0, size_bytes=5_000)

@@ -89,20 +89,6 @@ def test_login_is_forwarded_unchanged_and_its_user_is_charged(dialogue: Dialogue
     assert wire.session.is_idle
 
 
-@pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
-@pytest.mark.parametrize(("handshake", "version"), WAYS)
-def test_a_login_may_be_cut_at_any_byte(dialogue: Dialogue, handshake: int, version: int) -> None:
-    parts = rounds(dialogue, handshake=handshake, version=version)
-    for number, (asked, told) in enumerate(parts):
-        for place in range(1, max(len(asked), len(told))):
-            wire = Wire(USERS)
-            for round_number, (request, response) in enumerate(parts):
-                at = place if round_number == number else 0
-                assert wire.client(request[:at], request[at:]) == request
-                assert wire.broker(response[:at], response[at:]) == response
-            assert pay(wire) == dialogue.user
-
-
 def cut(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
