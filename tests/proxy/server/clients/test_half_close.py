@@ -17,6 +17,7 @@ from tests.support.frames import (
     fetch_request,
     fetch_response,
     other_request,
+    produce_request,
 )
 from tests.support.stub_broker import (
     client_of,
@@ -43,6 +44,22 @@ async def test_draining_closes_an_idle_client_at_once() -> None:
         await eventually(lambda: broker.in_use[0].is_lost)
         await eventually(lambda: not server.listeners[0].open_count.total and not server.listeners[0].broker_count)
         assert not any(server.listeners[0].timer_wheel._due.values())  # nothing keeps the connection in memory
+
+
+@on_uvloop
+async def test_a_half_closed_client_gets_no_request_forwarded_that_would_be_answered() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(produce_request(1, acks=0))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        only_connection(server).drain("shutdown")
+        await client.send(fetch_request(2), produce_request(3), produce_request(4, acks=0))
+        await client.send(other_request(5)[:9])
+        await client.send(other_request(5)[9:], produce_request(6, acks=0))
+
+        assert await ended(client)
+        client.writer.close()
+        await eventually(lambda: broker.in_use[0].is_lost)
+        assert broker.in_use[0].requests == [produce_request(number, acks=0) for number in (1, 4, 6)]
 
 
 @on_uvloop
