@@ -18,6 +18,7 @@ from tests.end_to_end.support.clients import create_topic, messages
 from tests.end_to_end.support.frames import PRODUCE, PRODUCE_VERSION, RawClient, produce_body, raw_client, record_batch
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.load import batch_of
+from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.proxy import Metrics, Proxy
 
 _ABANDONED: Final = "kafka_quota_proxy_abandoned_requests_total"
@@ -27,7 +28,7 @@ _LIMIT: Final = 50_000
 # The rest of these takes seven seconds to be paid. A sampled rule allows eleven seconds of its limit at once, and a
 # paced one a single second.
 _DEBTS: Final = {"sampled": 900_000, "paced": 400_000}
-_GONE: Final = 40
+_GONE: Final = 20
 _LABELLED_BYTES: Final = 10_000
 _SIZE_FIELD_BYTES: Final = 4
 _PATIENCE_MS: Final = 1_000
@@ -79,7 +80,7 @@ def _played(kafka: Kafka, shape: str) -> Scene:
             if number % 2:
                 client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             client.close()
-        time.sleep(3)
+        wait_until(lambda: proxy.metrics().total(_ABANDONED) >= _GONE, timeout_s=20, what="their requests are dropped")
         after = proxy.metrics()
         assert time.monotonic() < paid_s
 

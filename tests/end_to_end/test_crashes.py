@@ -100,5 +100,5 @@ def test_acknowledged_records_survive_kills_once_each_with_idempotence(mortal_ka
         assert end_offset(mortal_kafka, topic) == count
         Librdkafka(settings={}).consume(mortal_kafka.bootstrap_servers, topic, client_id="reader", count=count)
     assert plain.acknowledged <= numbers(mortal_kafka, plain_topic)
-    # There are some hundreds of records for each kill. The number depends on the broker's restart time.
-    assert min(len(plain.acknowledged), exact.sent) > 500 * times
+    # There are hundreds of records for each kill. The number depends on the broker's restart time.
+    assert min(len(plain.acknowledged), exact.sent) > 100 * times

@@ -51,6 +51,6 @@ def test_second_signal_ends_the_process_at_once() -> None:
         wait_until(lambda: not proxy.is_ready(), timeout_s=5, what="the proxy is not ready")
         proxy.process.signal(signal.SIGINT)
 
-        wait_until(lambda: not proxy.process.is_running, timeout_s=3, what="the proxy ends")
+        wait_until(lambda: not proxy.process.is_running, timeout_s=10, what="the proxy ends")
 
         assert proxy.process.exit_status == 0
