@@ -30,7 +30,7 @@ _HEARTBEAT: Final = 12
 _QUEUE: Final[dict[str, Any]] = {"fair_call_queue": {}}
 _HELD_S: Final = 1.0  # by each half-sent request
 _MOST_P50_MS: Final = 300 * _HELD_S
-_HANGS_S: Final = 12.0
+_HANGS_S: Final = 8.0
 _MOST_MS: Final = 500 * _HANGS_S
 
 
