@@ -53,8 +53,8 @@ def of_quotas(quotas: BrokerQuotas) -> Iterator[str]:
     """Yield what connections that are gone still have of the quotas of a broker: buckets, places and reservations."""
     if quotas.connections._by_identity or quotas.connections._by_tags:
         yield f"connections counted as open: {quotas.connections._by_identity}"
-    if quotas.lines._lines:
-        yield f"{len(quotas.lines._lines)} lines in which requests wait"
+    if quotas.lines.waiting:
+        yield f"{len(quotas.lines.waiting)} lines in which requests wait"
     for manager in quotas.managers:
         for bucket in manager:
             name = f"bucket {bucket.tags} of {manager.kind.value}"
