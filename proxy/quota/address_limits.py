@@ -20,14 +20,8 @@ class AddressLimits:
     """
 
     def __init__(self, rules: Iterable[IpRule]) -> None:
-        self._limits: dict[str, float] = {}
-        self._default: float = UNLIMITED_RATE
-        self.update(rules)
-
-    def update(self, rules: Iterable[IpRule]) -> None:
-        """Replace all limits on the rate of new connections by those of ``rules``."""
         limits = {rule.ip: rule.connection_creation_rate for rule in rules}
-        self._default = limits.pop(DEFAULT, UNLIMITED_RATE)
+        self._default: float = limits.pop(DEFAULT, UNLIMITED_RATE)
         self._limits = {canonical(str(host)): limit for host, limit in limits.items()}
 
     def copy(self) -> "AddressLimits":

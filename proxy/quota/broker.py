@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
 from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line
 from kafka_quota_proxy.proxy.quota.open_connections import OpenConnections
-from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables, bounded
+from kafka_quota_proxy.proxy.quota.rule_tables import NO_CHANGES, RuleTableChanges, RuleTables, bounded
 
 # The windows of rates that decide nothing and are only metrics (metrics.num.samples, metrics.sample.window.ms).
 _METRIC_SAMPLES: Final = 2
@@ -118,25 +118,22 @@ class BrokerQuotas:
         return len(self._managers[kind].table) > 0
 
     def update(
-        self, config: ProxyConfig, *, shaping: Shaping | None = None, changed: RuleTableChanges | None = None
+        self, config: ProxyConfig, *, shaping: Shaping | None = None, changed: RuleTableChanges = NO_CHANGES
     ) -> None:
         """Apply new settings and changed rules. The recorded usage is kept.
 
-        ``shaping`` has the same meaning as in the constructor. If ``changed`` is None, any rule may have changed.
+        ``shaping`` has the same meaning as in the constructor.
         """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
+        self.rules_changed(changed)
         self.renew()
         self.request_time_scale = config.request_time_scale
         self.num_partitions = config.kafka.num_partitions
-        self.arrivals.rules_changed(None if changed is None else changed.addresses)
         self.arrivals.configure(config)
         self.connections.rules_changed(self._principals.charged_user)
-        for kind, manager in self._managers.items():
-            if changed is None or kind in changed.tables:
-                manager.rules_changed(None if changed is None else changed.tables[kind])
+        for manager in self.managers:
             self._configure(manager, config)
-        self.limits_requests = self._limits_requests()
 
     def _configure(self, manager: ClientQuotaManager, config: ProxyConfig) -> None:
         shaping, burst_ms = self._arithmetic(config, manager.kind)

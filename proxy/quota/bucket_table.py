@@ -13,7 +13,7 @@ A bucket that may not be evicted now is parked, which means that it is checked a
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -118,13 +118,6 @@ class BucketTable(Generic[_T]):
         # If a reload has lowered the bound, the table is too large. Then two buckets are evicted for each new one.
         evicted = [self._evict(now_ms) for _ in range(1 if room == 0 else 2)]
         return any(evicted)
-
-    def recount_named(self, named: Iterable[Tags]) -> None:
-        """Count again how many buckets of the table have rules of their own, which are rules without ``<default>``.
-
-        ``named`` contains the tags (user and client-id) of all such rules.
-        """
-        self._named = sum(tags in self._by_tags for tags in named)
 
     def count_named(self, named: Mapping[Tags, bool]) -> None:
         """Note that buckets gained a rule of their own, or lost it if the value for their tags is False."""

@@ -147,16 +147,13 @@ class ClientQuotaManager:
         self._max_throttle_time_ms = MAX_INT32 if max_throttle_time_ms is None else max_throttle_time_ms
         self._start_generation()
 
-    def rules_changed(self, named: Mapping[Tags, bool] | None) -> None:
+    def rules_changed(self, named: Mapping[Tags, bool]) -> None:
         """Apply rules that have changed in ``table``. A bucket gets its new limit at its next look-up.
 
         ``named`` contains the tags of each bucket that gained a rule of its own, with the value True, or lost such a
-        rule, with the value False. If ``named`` is None, any rules may have been added or removed.
+        rule, with the value False.
         """
-        if named is None:
-            self._buckets.recount_named(self.table.named())
-        else:
-            self._buckets.count_named(named)
+        self._buckets.count_named(named)
         self._start_generation()
         for bucket in list(self._debtors):
             # Without a limit all is paid at once, even if the limit comes back before the next request.

@@ -193,15 +193,12 @@ class ConnectionQuotas:
         for listener in self._listeners.values():
             listener.configure(self._by_name.get(listener.name), config.enforcement)
 
-    def rules_changed(self, named: Mapping[str, bool] | None) -> None:
+    def rules_changed(self, named: Mapping[str, bool]) -> None:
         """Apply changes of the limits of IP addresses. ``self.limits`` already contains them.
 
         ``named`` contains each address that gained a limit of its own, with the value True, or lost its own limit, with
-        the value False. If ``named`` is None, any limits may have been added or removed.
+        the value False.
         """
-        if named is None:
-            self._addresses.recount_named(Tags("", host) for host in self.limits)
-            return
         self._addresses.count_named({Tags("", host): is_named for host, is_named in named.items()})
 
     def listener(self, name: str) -> ListenerQuota:

@@ -9,7 +9,7 @@ how long each rule throttles. After a change of rules, every broker must apply t
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Final, NamedTuple, TypeAlias, cast
 
@@ -59,6 +59,9 @@ class RuleTableChanges(NamedTuple):
     tables: Mapping[QuotaKind, Mapping[Tags, bool]]
     has_connections: bool
     addresses: Mapping[str, bool]
+
+
+NO_CHANGES: Final = RuleTableChanges({}, has_connections=False, addresses={})
 
 
 def bounded(name: str) -> str:
@@ -166,13 +169,6 @@ class RuleTable:
     def names(self, tags: Tags) -> bool:
         """Return whether a rule names exactly the user and client-id in ``tags``, without ``<default>``."""
         return (tags.user or None, tags.client_id or None) in self.by_entity
-
-    def named(self) -> Iterator[Tags]:
-        """Yield the user and client-id of each rule that does not contain ``<default>``."""
-        for entity in self.by_entity:
-            tags = tags_named(entity)
-            if tags is not None:
-                yield tags
 
     def tags(self, *, user: str, client_id: str) -> tuple[str, str]:
         """Return the tags of the bucket of a user and client-id.

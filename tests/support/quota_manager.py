@@ -4,6 +4,7 @@ from kafka_quota_proxy.config.model import EntityName, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
+from tests.support.rules_in_force import replace_all
 
 # The clock of a test starts at each of these values, because a monotonic clock may start anywhere.
 STARTS_MS = (0, 3, 86_400_000, 1_767_225_600_000)
@@ -33,8 +34,7 @@ def replace_rules(
     burst_ms: int = 1_000,
     max_throttle_time_ms: int | None = None,
 ) -> None:
-    manager.table.update(rules)
-    manager.rules_changed(None)
+    replace_all(manager, rules)
     manager.configure(shaping=shaping, burst_ms=burst_ms, max_throttle_time_ms=max_throttle_time_ms)
 
 

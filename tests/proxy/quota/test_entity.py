@@ -131,7 +131,6 @@ def test_rule_names_one_bucket_unless_it_has_a_default() -> None:
         )
 
         assert table.names(tags) is is_named, (tags, is_named)
-        assert (tags in table.named()) is is_named, (tags, is_named)
 
 
 def test_short_name_is_unchanged() -> None:

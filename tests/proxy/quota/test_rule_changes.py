@@ -79,7 +79,11 @@ def test_changes_equal_an_update(all_changes: list[dict[Entity, Mapping[str, int
         for kind in BUCKET_KINDS:
             one, other = changed.manager(kind), updated.manager(kind)
             assert set(one.table.rules()) == set(other.table.rules())
-            assert one._buckets._named == other._buckets._named
+            assert (
+                one._buckets._named
+                == other._buckets._named
+                == sum(map(one.table.names, (bucket.tags for bucket in one._buckets)))
+            )
 
 
 FILES = st.builds(
@@ -114,7 +118,11 @@ def test_update_with_known_changes_equals_a_full_update(
         for kind in BUCKET_KINDS:
             one, other = followed.manager(kind), updated.manager(kind)
             assert set(one.table.rules()) == set(other.table.rules())
-            assert one._buckets._named == other._buckets._named
+            assert (
+                one._buckets._named
+                == other._buckets._named
+                == sum(map(one.table.names, (bucket.tags for bucket in one._buckets)))
+            )
 
 
 def test_update_with_known_changes_keeps_the_tables() -> None:
@@ -145,7 +153,8 @@ def test_changed_addresses_equal_an_update(all_changes: list[dict[str | Default,
 
         assert sorted(changed.limits.rules()) == sorted(updated.limits.rules())
         assert changed.limits_addresses == updated.limits_addresses
-        assert changed._addresses._named == updated._addresses._named
+        named = sum(entry.tags.client_id in changed.limits for entry in changed._addresses)
+        assert changed._addresses._named == updated._addresses._named == named
 
 
 @pytest.mark.parametrize("kind", [QuotaKind.PRODUCE, QuotaKind.CONNECTIONS])

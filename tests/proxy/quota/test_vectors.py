@@ -34,6 +34,7 @@ from kafka_quota_proxy.proxy.quota.rate import Rate, SimpleRate
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTable
 from kafka_quota_proxy.proxy.quota.throttle import throttle_time_ms, wait_for_tokens_ms
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
+from tests.support.rules_in_force import replace_all
 
 T = 1_767_225_600_000
 Entity = tuple[EntityName, EntityName]
@@ -58,8 +59,7 @@ def manager_of(
 
 
 def put(manager: ClientQuotaManager, limits: Limits) -> None:
-    manager.table.update(rules_of(limits, manager.kind))
-    manager.rules_changed(None)
+    replace_all(manager, rules_of(limits, manager.kind))
     manager.configure(shaping=Shaping.SAMPLED, burst_ms=1_000, max_throttle_time_ms=None)
 
 

@@ -3,7 +3,7 @@
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.admin.clients.active import active_buckets
-from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges, RuleTables
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.throttled_clients import LISTENER, connect, server_with
 
@@ -48,8 +48,7 @@ async def test_a_changed_rule_counts_before_the_next_request() -> None:
     quotas = server.brokers.quotas[0]
     config = ProxyConfig(listeners=(LISTENER,), quotas=(changed,))
     assert isinstance(rules, RuleTables)
-    rules.swap(RuleTables(config))
-    quotas.update(config)
+    quotas.update(config, changed=rules.change(QuotaChanges({(None, DEFAULT): changed}, {})))
 
     (one,) = active_buckets(server, now_ms=NOW_MS, rest=lambda: None)
     assert (one.limit, one.utilisation, one.rule) == (800.0, 0.5, changed)
