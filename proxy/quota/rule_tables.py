@@ -104,10 +104,6 @@ class RuleTable:
 
     def __init__(self, kind: QuotaKind, rules: Iterable[QuotaRule]) -> None:
         self.kind = kind
-        self.update(rules)
-
-    def update(self, rules: Iterable[QuotaRule]) -> None:
-        """Replace all rules of this table by those in ``rules`` that set a limit of the table's kind of quota."""
         self.by_entity = {
             _bounded_entity((rule.user, rule.client_id)): rule for rule in rules if self.kind.limit_of(rule) is not None
         }

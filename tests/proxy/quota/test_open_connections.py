@@ -56,7 +56,8 @@ def test_new_rules_count_open_connections_and_close_none() -> None:
     connections = open_connections(QuotaRule(client_id="etl", connections=10))
     enter(connections, *[ALICE_ETL] * 3, BOB_ETL)
 
-    connections.table.update([QuotaRule(user="alice", connections=2)])
+    connections.table.put((None, "etl"), None)
+    connections.table.put(("alice", None), QuotaRule(user="alice", connections=2))
     connections.rules_changed(PrincipalRules(Principals()).charged_user)
 
     assert connections.check(ALICE_ETL).open_now == 3
