@@ -82,6 +82,7 @@ def test_follower_rate_holds_over_all_its_leaders_and_clients_continue(bed: Bed)
         second.wait_for(30 * MB, timeout_s=60)
         after = [growth.samples[-1].size_bytes for growth in (first, second)]
         took_s, sent = time.monotonic() - begin_s, len(clients.acknowledged)
+        assert proxy.reload({})
         for reassignment in reassignments:
             reassignment.wait(timeout_s=60)
 
