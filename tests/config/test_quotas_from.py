@@ -65,12 +65,8 @@ def test_an_unreadable_file_is_a_fault(tmp_path: Path) -> None:
     [
         ("kafka://k1:9092/t", "quotas_from: must be broker, or a mapping such as {kafka: {bootstrap_servers: broker1"),
         ("", "quotas_from: has no value; write broker, or a mapping"),
-        ("7", "must be broker, or a mapping"),
-        ("[kafka]", "must be broker, or a mapping"),
         ("{}", "quotas_from: names no topic; give kafka"),
-        ("{kafka: kafka}", "quotas_from.kafka: must be a mapping, not text"),
         ("{kafka: {topic: t}}", "quotas_from.kafka.bootstrap_servers: is missing"),
-        ("{kafka: {bootstrap_servers: 'k:1', topc: t}}", "did you mean topic?"),
         ("{kafka: {bootstrap_servers: 'k:1', ssl_cafile: x}}", "has no effect with security_protocol PLAINTEXT"),
         (
             "{kafka: {bootstrap_servers: 'k:1'}, broker: {}}",
@@ -78,7 +74,6 @@ def test_an_unreadable_file_is_a_fault(tmp_path: Path) -> None:
         ),
         ("{broker: {every: 2}}", "quotas_from.broker.every: "),
         ("{broker: {every: 1ms}}", "quotas_from.broker.every: must be from"),
-        ("{broker: {evry: 2s}}", "did you mean every?"),
         ("{broker: {topic: t}}", "quotas_from.broker.topic: unknown key"),
         ("{broker: {ssl_cafile: x}}", "has no effect with security_protocol PLAINTEXT"),
     ],

@@ -52,22 +52,14 @@ def test_a_topic_has_the_keys_of_a_client_and_a_name(more: str, topic: str) -> N
          "log is written to one of them"),
         ("{directory: u, interval: 50ms}", "usage_log.interval: must be from 100ms to 1h; write a duration such as 1s"),
         ("{directory: u, interval: 2h}", "usage_log.interval: must be from 100ms to 1h; write a duration such as 1s"),
-        ("{directory: u, interval: 1}", "usage_log.interval: 1 has no unit; write a number with a unit, such as 500ms, "
-         "30s, 5m or 1h"),
         ("{directory: u, proxy: a/b}", "usage_log.proxy: 'a/b' cannot name files: 1 to 100 letters, digits, dots, "
          "underscores and hyphens"),
         ("{directory: u, rotate_size: 10B}", "usage_log.rotate_size: must be 1KiB or more, some lines; write a size "
          "such as 64MiB"),
-        ("{directory: u, retention_size: }", "usage_log.retention_size: has no value; write one, or the word "
-         "null for none"),
         ("{kafka: {bootstrap_servers: 'k:1'}, rotate_size: 1MiB}", "usage_log.rotate_size: applies to files; give "
          "their directory, or remove this"),
         ("{kafka: {topic: t}}", "usage_log.kafka.bootstrap_servers: is missing; write brokers of the topic's cluster: "
          "HOST:PORT,HOST:PORT"),
-        ("{kafka: {bootstrap_servers: 'k:1', topic: a b}}", "usage_log.kafka.topic: 'a b' is not the name of a topic: "
-         "1 to 249 letters, digits, dots, underscores and hyphens"),
-        ("{kafka: {bootstrap_servers: 'k:1', ssl_cafile: ca}}", "usage_log.kafka.ssl_cafile: has no effect with "
-         "security_protocol PLAINTEXT; write SSL, or remove this"),
     ],
 )  # fmt: skip
 def test_a_faulty_usage_log_is_refused_with_a_remedy(section: str, expected: str) -> None:
