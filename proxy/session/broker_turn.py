@@ -7,7 +7,6 @@ from typing import Final
 
 from kafka_quota_proxy.protocol.brought_bytes import brought_bytes
 from kafka_quota_proxy.protocol.errors import FrameTooLarge
-from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.protocol.producer_sequences import ProducerBatch, read_producer_batches
 from kafka_quota_proxy.protocol.refusal_responses import refusal_response
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
@@ -18,10 +17,9 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     QueuedConnection,
 )
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Turn
-from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind, request_kind
+from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, Service, ServiceTime, is_exempt
-from kafka_quota_proxy.proxy.quota.rule_tables import bounded
+from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, Service, ServiceTime
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
@@ -79,22 +77,6 @@ class BrokerTurn:
             self.queued = None
         if self.queued is None and line is not None:
             self.queued = QueuedConnection(line, self._state.owner)
-
-    def charge_of(self, head: RequestHead, now_ms: int, *, acks: int = 1) -> RequestCharge | None:
-        """Return what a request is charged in addition to bytes: by the quotas on requests and the fair call queue.
-
-        None if neither applies to the requests of this connection.
-        """
-        account, queued = self._state.account, self.queued
-        if queued is None and not account.context.quotas.limits_requests:
-            return None
-        is_free = is_exempt(head.api_key, is_broker=account.believes_replicas())
-        buckets = NO_BUCKETS if is_free else account.request_buckets(head.client_id, now_ms)
-        identity = None
-        if queued is not None:
-            name = bounded(head.client_id.decode("utf-8", "backslashreplace"))
-            identity = queued.line.identity(account.principal, name, account.peer_host)
-        return RequestCharge(buckets, request_kind(head.api_key, head.api_version, acks), identity)
 
     def has_come(self, charge: RequestCharge, size_bytes: int, now_ms: int) -> bool:
         """Return whether a request may be forwarded now. If not, it is refused (``is_refused``) or has to wait.
@@ -190,7 +172,7 @@ class BrokerTurn:
         self._batches = read_producer_batches(data[position:frame_end])
         if not refused.precede(self._batches):
             return True
-        if self._state.responses.may_answer():
+        if self._state.may_answer():
             self._is_behind = self.is_refused = True
             if self.queued is not None and charge.identity is not None:
                 self.queued.refuse_behind(charge.kind, charge.identity)

@@ -13,7 +13,6 @@ from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endp
 from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
 from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
@@ -28,6 +27,7 @@ class ResponseStream:
     Attributes:
         begun: A response that was charged when it began, but needs more bytes or a delay before it is forwarded. None
             if there is no such response.
+        data: Bytes of responses that are not forwarded yet. They begin at ``_at``.
         left: How many bytes of a response that was already charged are not forwarded yet.
         least_wait_ms: The shortest throttle time for the next response, in milliseconds. 0 sets no minimum.
         reads_all: Whether every response is read, because of a login or because brokers' addresses are replaced.
@@ -38,13 +38,13 @@ class ResponseStream:
     """
 
     __slots__ = (
-        "_at", "_data", "_is_read_whole", "_pieces", "_state", "begun", "hidden", "least_wait_ms", "left", "reads_all",
+        "_at", "_is_read_whole", "_pieces", "_state", "begun", "data", "hidden", "least_wait_ms", "left", "reads_all",
         "sees_all",
     )  # fmt: skip
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
-        self._data = b""  # the bytes that are not forwarded yet begin at _at in _data
+        self.data = b""
         self._at = 0
         self._pieces: PartialFrame | None = None
         self._is_read_whole = False  # whether the response at the front is kept until all of it has arrived
@@ -59,15 +59,15 @@ class ResponseStream:
 
     def receive(self, data: bytes, *, now_ms: int) -> None:
         """Take bytes from the broker. Raises ``ProtocolError`` if they are not responses to the client's requests."""
-        if self._data:
+        if self.data:
             if self._pieces is None:
-                data = self._data[self._at :] + data
+                data = self.data[self._at :] + data
             elif data := self._pieces.add(data):
                 self._pieces = None
             else:
                 return
             if self._state.delayed_until_ms:
-                self._data = data
+                self.data = data
                 self._at = 0
                 return
         elif self.left > len(data):
@@ -81,7 +81,7 @@ class ResponseStream:
     @property
     def body_left(self) -> int:
         """How many of the next bytes from the broker may pass to the client as they are. See ``pass_body``."""
-        return 0 if self.hidden is not None or self._data else self.left
+        return 0 if self.hidden is not None or self.data else self.left
 
     def pass_body(self, size_bytes: int, now_ms: int) -> None:
         """Note that the next bytes of a response went to the client as they were: at most ``body_left``.
@@ -95,23 +95,12 @@ class ResponseStream:
 
     def resume(self, now_ms: int) -> None:
         """Forward the responses that were held back. Raises ``ProtocolError`` as ``receive`` does."""
-        self._pass_on(self._data, self._at, now_ms)
+        self._pass_on(self.data, self._at, now_ms)
 
     @property
     def is_open(self) -> bool:
         """Whether a response has begun to arrive, but has not been forwarded as a whole yet."""
-        return bool(self.left or self._data)
-
-    def may_answer(self) -> bool:
-        """Return whether the proxy may answer a request itself now. If not, make the next request wait.
-
-        Its response must not overtake those to earlier requests, and the client has to read what it was sent.
-        """
-        state = self._state
-        if not (state.in_flight or self.left or self._data or state.is_client_full):
-            return True
-        state.block(BlockedBy.UNREAD_ANSWERS if state.is_client_full else BlockedBy.EARLIER_ANSWERS)
-        return False
+        return bool(self.left or self.data)
 
     def stop_delaying(self) -> None:
         """If a quota delays a response, let the response be forwarded without a delay."""
@@ -121,14 +110,14 @@ class ResponseStream:
     @property
     def kept_bytes(self) -> int:
         """The number of bytes of responses that have arrived and are not forwarded yet."""
-        return len(self._pieces or self._data)
+        return len(self._pieces or self.data)
 
     def unread(self) -> tuple[bytes, int]:
         """Return the kept bytes, and how many of the next bytes belong to a response that was already charged.
 
         The next bytes are the kept bytes and those that follow.
         """
-        kept = self._data[self._at :] if self._pieces is None else self._pieces.join()
+        kept = self.data[self._at :] if self._pieces is None else self._pieces.join()
         return kept, self.left if self.begun is None else self.begun.frame_bytes
 
     # -- the loop over responses --
@@ -209,20 +198,20 @@ class ResponseStream:
             state.to_client.append(data if is_whole else data[start:position])
         if position < end:
             self._keep(data, position)
-        elif self._data:
-            self._data = b""
+        elif self.data:
+            self.data = b""
         if state.blocked_by is not None:
             state.requests.resume(now_ms)
 
     def _keep(self, data: bytes, position: int) -> None:
         """Keep the bytes of ``data`` from ``position`` on, which are not forwarded yet."""
-        self._data = data
+        self.data = data
         self._at = position
         if not self._state.delayed_until_ms:
             # More bytes are collected before the response is parsed again. If it is held whole, it may have many MB.
             is_held_whole = self._is_read_whole or (self.begun is not None and self.begun.profile.handler.is_held_whole)
             most_bytes = None if is_held_whole else MAX_HELD_RESPONSE_BYTES
-            front = self._data = data[position:]
+            front = self.data = data[position:]
             self._at = 0
             self._pieces = PartialFrame(front, bytes_to_wait_for(front, most_bytes=most_bytes))
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.proxy.fair_queue.request_kind import request_kind
 from kafka_quota_proxy.proxy.quota.line import Line, Place, Waiter
+from kafka_quota_proxy.proxy.quota.request_time import is_exempt
+from kafka_quota_proxy.proxy.quota.rule_tables import bounded
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
-from kafka_quota_proxy.proxy.session.client_account import ClientAccount, ConnectionContext
+from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS, ClientAccount, ConnectionContext
 from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT, PendingRequest
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.session.broker_turn import BrokerTurn
@@ -110,6 +115,32 @@ class SessionState:
     def end_wait(self) -> None:
         """Note that no request waits, neither for its turn in a line nor for anything else."""
         self.blocked_by = self.waiting_turn = None
+
+    def may_answer(self) -> bool:
+        """Return whether the proxy may answer a request itself now. If not, make the next request wait.
+
+        Its response must not overtake those to earlier requests, and the client has to read what it was sent.
+        """
+        if not (self.in_flight or self.responses.left or self.responses.data or self.is_client_full):
+            return True
+        self.block(BlockedBy.UNREAD_ANSWERS if self.is_client_full else BlockedBy.EARLIER_ANSWERS)
+        return False
+
+    def charge_of(self, head: RequestHead, now_ms: int, *, acks: int = 1) -> RequestCharge | None:
+        """Return what a request is charged in addition to bytes: by the quotas on requests and the fair call queue.
+
+        None if neither applies to the requests of this connection.
+        """
+        account, queued = self.account, self.broker_turn.queued
+        if queued is None and not account.context.quotas.limits_requests:
+            return None
+        is_free = is_exempt(head.api_key, is_broker=account.believes_replicas())
+        buckets = NO_BUCKETS if is_free else account.request_buckets(head.client_id, now_ms)
+        identity = None
+        if queued is not None:
+            name = bounded(head.client_id.decode("utf-8", "backslashreplace"))
+            identity = queued.line.identity(account.principal, name, account.peer_host)
+        return RequestCharge(buckets, request_kind(head.api_key, head.api_version, acks), identity)
 
     def place_in(self, line: Line | None) -> Place | None:
         """Return the place of the client's next request in the line of a bucket, or None if it has none."""

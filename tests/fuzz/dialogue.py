@@ -217,7 +217,7 @@ class Stage:
         assert len(session._requests._data) <= 2 * waiting + MAX_READ_BYTES
         assert session.state.blocked_by is not None or _waiting_bytes(session) <= waiting
         assert session.state.blocked_by is None or not session._requests._pieces, "a blocked request is kept in pieces"
-        assert len(session._responses._data) <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES + 8
+        assert len(session._responses.data) <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES + 8
         assert len(session._responses._pieces or b"") <= MAX_HELD_RESPONSE_BYTES + MAX_READ_BYTES
         assert len(session.state.in_flight) <= MAX_IN_FLIGHT
         if session._responses.hidden is not None:
@@ -234,7 +234,7 @@ class Stage:
             at_ms = max(session.needs.wake_at_ms, self.slot_at_ms)
             assert awaits or at_ms > self.wire.now_ms, "blocked for ever"
         if session.state.delayed_until_ms:
-            assert session._responses._data, "a delay without delayed bytes"
+            assert session._responses.data, "a delay without delayed bytes"
         if self._is_released:
             assert not session.state.delayed_until_ms
             assert session.muted_until_ms <= self.wire.now_ms
@@ -266,7 +266,7 @@ class Stage:
             if session.needs.wake_at_ms > wire.now_ms:
                 wire.now_ms = session.needs.wake_at_ms
                 self.wake()
-            elif session.state.in_flight and not session._responses.left and not session._responses._data:
+            elif session.state.in_flight and not session._responses.left and not session._responses.data:
                 self.from_broker([right_answer(session)])
             elif self.slot_at_ms > wire.now_ms:
                 wire.now_ms = self.slot_at_ms
@@ -289,7 +289,7 @@ class Stage:
         session = self.session
         taken_bytes = len(self.sent) - _waiting_bytes(session)
         assert len(self.asked) <= taken_bytes
-        if not session._responses._data and session._responses.hidden is None and not session._responses.left:
+        if not session._responses.data and session._responses.hidden is None and not session._responses.left:
             # The session itself answers fetches over their quota.
             answered_here = frames_in(self.told) - frames_in(self.answered)
             assert answered_here >= 0

@@ -145,13 +145,13 @@ class _Way:
         session, now_ms = self.wire.session, self.wire.now_ms
         assert len(session._requests._data) <= 2 * MAX_REPLICA_FETCH_BYTES
         if session.state.blocked_by is not None and not session.state.is_ending and not session.state.in_flight:
-            incomplete = session._responses._data or session._responses.left
+            incomplete = session._responses.data or session._responses.left
             assert incomplete or now_ms < session.needs.wake_at_ms <= now_ms + 500, (
                 "it is woken, and within half a second"
             )
         follower = session.follower
         if follower is not None:
-            assert follower._passed is None or session.state.in_flight or session._responses._data
+            assert follower._passed is None or session.state.in_flight or session._responses.data
 
 
 class _Play:

@@ -17,7 +17,7 @@ from time import monotonic_ns
 from typing import TYPE_CHECKING
 
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.runtime.isolation import INTERNAL_ERROR, isolated
+from kafka_quota_proxy.proxy.runtime.isolation import INTERNAL_ERROR, end_after, isolated
 from kafka_quota_proxy.proxy.server.clients.connection_limits import CONNECTIONS_QUOTA, CountedConnection
 from kafka_quota_proxy.proxy.server.clients.half_close import HalfClosedClient
 from kafka_quota_proxy.proxy.server.clients.time_checks import TimeChecks
@@ -212,11 +212,13 @@ class ClientConnection:
 
     # -- timers and turns --
 
-    @isolated
     def take_turn(self) -> None:
         """Resume the waiting request: a quota or the fair call queue lets it go on, or the proxy's answer is ready."""
         if not self.is_closed:
-            self._run(self.session.resume, "client")
+            try:  # as ``isolated`` does, with one call less for each throttled request
+                self._run(self.session.resume, "client")
+            except Exception as error:  # noqa: BLE001 - the other connections go on
+                end_after(error, self)
 
     @isolated
     def _wake(self) -> None:

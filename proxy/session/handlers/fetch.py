@@ -101,7 +101,7 @@ class FetchHandler(Handler):
                 follower = state.requests.handler(FollowerFetchHandler)
                 return follower.take_fetch(data, position, head, replica_id, now_ms)
         bucket = state.account.bucket(QuotaKind.FETCH, head.client_id, now_ms)
-        charge = state.broker_turn.charge_of(head, now_ms)
+        charge = state.charge_of(head, now_ms)
         if state.requests.is_muted(now_ms):
             return None
         # If the client may be a follower, the replica_id of each of its fetches has to be read.

@@ -49,7 +49,7 @@ class FollowerFetchHandler(WholeRequestHandler):
         if follower is None or not follower.is_throttled(replica_id, api_version, now_ms=now_ms):
             state.requests.other.pass_on(head, None)
             return NO_EDIT
-        if not state.responses.may_answer():
+        if not state.may_answer():
             return None
         decision = follower.take(data, position, body, api_version, correlation_id, now_ms=now_ms)
         return self.execute(decision, follower, position, head, None)

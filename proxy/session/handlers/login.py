@@ -92,7 +92,7 @@ class LoginHandler(Handler):
         charge = None
         may_be_charged = state.account.is_counted or login.principal is not None or login.is_out_of_place
         if may_be_charged and state.context.quotas.limits_requests:
-            charge = state.broker_turn.charge_of(head, now_ms)
+            charge = state.charge_of(head, now_ms)
             if charge is not None and (
                 state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, size_bytes, now_ms)
             ):

@@ -24,7 +24,7 @@ class OtherHandler(Handler):
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
         """Forward a request unchanged if the request quotas and the fair call queue allow it."""
         state = self._state
-        charge = state.broker_turn.charge_of(head, now_ms)
+        charge = state.charge_of(head, now_ms)
         if charge is not None:
             if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):
                 return None

@@ -28,7 +28,7 @@ class ProduceHandler(Handler):
         if acks is None:
             return None
         bucket = state.account.bucket(QuotaKind.PRODUCE, client_id, now_ms)
-        charge = state.broker_turn.charge_of(head, now_ms, acks=acks)
+        charge = state.charge_of(head, now_ms, acks=acks)
         if now_ms >= state.broker_turn.refuses_until_ms and state.requests.is_muted(now_ms):
             return None
         front_end = produce.end_of_plain_acks(data, body, api_version)

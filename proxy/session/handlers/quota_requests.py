@@ -62,9 +62,9 @@ class QuotaRequestHandler(Handler):
         is_admin = principal in administration.admins
         self._check(head, is_admin=is_admin, now_ms=now_ms)
         self._is_coming = frame_end > len(data)
-        if self._is_coming or not state.responses.may_answer():
+        if self._is_coming or not state.may_answer():
             return None
-        charge = state.broker_turn.charge_of(head, now_ms)
+        charge = state.charge_of(head, now_ms)
         if charge is not None:
             if is_admin:
                 # An administrator does not queue for a busy broker, because a change of quotas may help the broker.

@@ -99,9 +99,9 @@ class TopicMutationHandler(WholeRequestHandler):
             return state.requests.other.take(data, position, head, now_ms)
         if request is None:
             return None
-        charge = state.broker_turn.charge_of(head, now_ms)
+        charge = state.charge_of(head, now_ms)
         is_muted = state.requests.is_muted(now_ms)
-        if is_muted or not state.responses.may_answer():
+        if is_muted or not state.may_answer():
             return None
         if not state.account.observes(bucket):
             bucket.begin_enforcement(now_ms=now_ms)
