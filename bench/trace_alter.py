@@ -140,7 +140,7 @@ async def trace(directory: Path) -> Trace:
     server = Server(ProxyConfig(listeners=(listener,), principals=principals, store=Store(directory=str(directory))))
     recorder = _Recorder()
     with recorder.installed():
-        await server.quota_manager.read()
+        await server.quota_manager.read(server.brokers.follow)
         server.apply(server.config)
         answering = asyncio.ensure_future(server.quota_manager.run())
         connection = server.brokers.entrances[server.listeners[0]].accept()

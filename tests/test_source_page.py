@@ -47,8 +47,8 @@ def write(path: Path, **rates: float) -> None:
 @asynccontextmanager
 async def managed(module: ModuleType, path: Path) -> AsyncIterator[QuotaManager]:
     config = ProxyConfig(listeners=(), quotas=(FILED,), store=Store())
-    manager = QuotaManager(config, on_changes=lambda *_: None, source=module.JsonFileSource(path))
-    await manager.read()
+    manager = QuotaManager(config, source=module.JsonFileSource(path))
+    await manager.read(lambda _: None)
     running = asyncio.ensure_future(manager.run())
     try:
         yield manager

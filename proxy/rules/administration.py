@@ -116,7 +116,6 @@ class QuotaManager:
 
     Args:
         config: The configuration at the start.
-        on_changes: Is called with the rules in force that have changed.
         source: The source of rules, in place of the one that ``config`` names.
 
     Attributes:
@@ -129,12 +128,11 @@ class QuotaManager:
         self,
         config: ProxyConfig,
         *,
-        on_changes: OnChanges,
         wall_ms: Callable[[], int] = unix_ms,
         source: RuleSource | None = None,
     ) -> None:
         self.source = source_of(config) if source is None else source
-        self.keeper = RuleKeeper(config, self.source, on_changes=on_changes, wall_ms=wall_ms)
+        self.keeper = RuleKeeper(config, self.source, wall_ms=wall_ms)
         self.rules = self.keeper.rules
         self.change_log = None if config.store is None else ChangeLog(config.store)
         self._path = Path((config.store and config.store.directory) or "")
@@ -169,8 +167,10 @@ class QuotaManager:
         """
         return self.keeper.follow_file(config)
 
-    async def read(self) -> None:
+    async def read(self, on_changes: OnChanges) -> None:
         """Open the audit log and the source. The next ``follow_file`` returns the rules that were read by then.
+
+        From then on, ``on_changes`` is called with the rules in force that have changed.
 
         Raises:
             StartError: If this fails.
@@ -185,7 +185,7 @@ class QuotaManager:
             except OSError as error:
                 message = directory_fault(self._path) or f"{self._path} cannot be used: {error.strerror or error}"
                 raise StartError(_DIRECTORY, message) from error
-        self.keeper.begin()
+        self.keeper.begin(on_changes)
 
     async def run(self) -> None:
         """Answer requests, and keep the rules in force up to date, until cancelled."""

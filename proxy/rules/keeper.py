@@ -45,7 +45,7 @@ def wall_ms() -> int:
 
 
 class RuleKeeper:
-    """Changes ``rules``, and reports to ``on_changes`` which of the rules in force have changed.
+    """Changes ``rules``, and reports which of the rules in force have changed.
 
     Before ``begin``, changes are not reported but collected, and ``follow_file`` returns them. ``wall_ms`` returns the
     Unix time in milliseconds.
@@ -55,9 +55,7 @@ class RuleKeeper:
             them or makes them follow the file.
     """
 
-    def __init__(
-        self, config: ProxyConfig, source: RuleSource | None, *, on_changes: OnChanges, wall_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, config: ProxyConfig, source: RuleSource | None, *, wall_ms: Callable[[], int]) -> None:
         self.rules = EffectiveRules(
             config,
             name="" if source is None else source.name,
@@ -66,16 +64,15 @@ class RuleKeeper:
             now_ms=wall_ms(),
         )
         self.using_rules = asyncio.Lock()
-        self._on_changes = on_changes
+        self._on_changes: OnChanges | None = None
         self._wall_ms = wall_ms
         self._unreported: list[QuotaChanges] = []
-        self._has_begun = False
         self._has_changed = asyncio.Event()
         self._warned: set[Entity] = set()
 
-    def begin(self) -> None:
-        """Report all later changes."""
-        self._has_begun = True
+    def begin(self, on_changes: OnChanges) -> None:
+        """Report all later changes to ``on_changes``."""
+        self._on_changes = on_changes
 
     def wake(self) -> None:
         """Make ``run`` look at the rules again, because they have changed."""
@@ -139,7 +136,7 @@ class RuleKeeper:
 
     def _report(self) -> None:
         """Report the changes that are not yet reported. If this fails, the next call reports them again."""
-        if self._has_begun and self._unreported:
+        if self._on_changes is not None and self._unreported:
             self._on_changes(self._unreported[0] if len(self._unreported) == 1 else _merged(self._unreported))
             self._unreported = []
 

@@ -51,16 +51,13 @@ class ActiveRules:
     ``wall_ms`` returns the Unix time in ms, which decides when rules begin and expire.
 
     Attributes:
-        on_changed: Is called with the changes whenever rules change without a reload of the file.
         config: The configuration file as of the last reload, without the rules of other sources.
         tables: All rules in force.
     """
 
-    on_changed: Callable[[RuleTableChanges], None]
-
     def __init__(self, config: ProxyConfig, *, wall_ms: Callable[[], int]) -> None:
         self.config = self._started_with = config
-        self.quota_manager = QuotaManager(config, on_changes=self._change, wall_ms=wall_ms)
+        self.quota_manager = QuotaManager(config, wall_ms=wall_ms)
         rules = self.quota_manager.rules
         self.tables = RuleTables(replace(config, quotas=rules.quotas, ip_quotas=rules.ip_quotas))
 
@@ -111,10 +108,6 @@ class ActiveRules:
         if not principals.admins or is_inter_broker or self._started_with.quotas_from is not None:
             return None
         return Administration(principals.admins, self.quota_manager, listener)
-
-    def _change(self, changes: QuotaChanges) -> None:
-        """Enforce rules that have changed, begun or expired."""
-        self.on_changed(self.tables.change(changes))
 
 
 def _change(tables: RuleTables, config: ProxyConfig, changes: QuotaChanges) -> RuleTableChanges:

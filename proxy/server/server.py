@@ -15,7 +15,6 @@ from kafka_quota_proxy.config.model import Address, ProxyConfig
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.proxy.quota.entity import Tags
-from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.keeper import wall_ms
 from kafka_quota_proxy.proxy.rules.source import RuleSource
 from kafka_quota_proxy.proxy.runtime.in_thread import in_thread
@@ -231,7 +230,7 @@ class Server:
     async def _first_rules(self) -> list[asyncio.Task[None]]:
         """Wait for the rules of the source. Return the task that keeps the rules up to date."""
         manager, source = self.quota_manager, self.quota_manager.source
-        await _read_source(manager, self._stopping, self._tasks)
+        await _read(manager.read(self.brokers.follow), self._stopping, self._tasks)
         if source is None:
             return [self._keep_up(manager.run)]
         self.apply(self.config)
@@ -309,14 +308,14 @@ class Server:
         return context
 
 
-async def _read_source(manager: QuotaManager, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
-    """Wait until the rules that are on this machine are read, or until the server stops.
+async def _read(source: Coroutine[None, None, None], stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
+    """Wait until ``source`` has read the rules that are on this machine, or until the server stops.
 
     Raises:
         StartError: If the store cannot be used.
     """
     # This is not a task of the group, so that its failure is raised here and nowhere else.
-    reading = asyncio.ensure_future(manager.read())
+    reading = asyncio.ensure_future(source)
     stopped = tasks.create_task(stopping.wait())
     await asyncio.wait([reading, stopped], return_when=asyncio.FIRST_COMPLETED)
     stopped.cancel()

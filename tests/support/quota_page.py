@@ -76,7 +76,7 @@ async def page(
     store = store or Store(directory=str(path / "d"))
     ips = (IpRule(ip=DEFAULT, connection_creation_rate=5.0, source="p.yaml:9"),)
     server = Server(config or ProxyConfig(listeners=(LISTENER,), quotas=(FILED,), ip_quotas=ips, store=store))
-    await server.quota_manager.read()
+    await server.quota_manager.read(server.brokers.follow)
     running = [asyncio.get_running_loop().create_task(server.quota_manager.run())] if serves else []
     token_file = str(path / "token") if token else None
     try:

@@ -5,7 +5,7 @@ from typing import cast
 
 from kafka_quota_proxy.config.model import Address, Enforcement, Listener, ProxyConfig
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges, RuleTableChanges
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules
 from kafka_quota_proxy.proxy.server.brokers.broker import Broker, Upstream
@@ -34,7 +34,6 @@ class KnownBrokers:
 
     def __init__(self, rules: ActiveRules, throttle: Throttle) -> None:
         self._rules = rules
-        rules.on_changed = self._follow
         self._throttle = throttle
         self._node_ids = node_ids(rules.config)
         self.single: dict[Address, Upstream] = {}
@@ -140,8 +139,9 @@ class KnownBrokers:
         for broker in self.registry.brokers:
             broker.quotas.update(config, shaping=self.registry.first(broker).shaping, changed=changed)
 
-    def _follow(self, changed: RuleTableChanges) -> None:
-        """Enforce changed rules at all brokers, from the next request on."""
+    def follow(self, changes: QuotaChanges) -> None:
+        """Enforce rules that have changed, begun or expired at all brokers, from the next request on."""
+        changed = self._rules.tables.change(changes)
         for broker in self.registry.brokers:
             broker.quotas.rules_changed(changed)
         for cluster in self.clusters.values():

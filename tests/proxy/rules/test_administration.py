@@ -69,7 +69,7 @@ class Bed:
 
     def __init__(self, config: ProxyConfig) -> None:
         self.changes: list[QuotaChanges] = []
-        self.manager = QuotaManager(config, on_changes=self.changes.append)
+        self.manager = QuotaManager(config)
 
     async def ask(self, request: QuotaRequest) -> bytes:
         client = Client()
@@ -98,7 +98,7 @@ async def bed(
         store = Store(directory=str(path))
     config = ProxyConfig(listeners=(), quotas=quotas, ip_quotas=ips, store=store)
     a_bed = Bed(config)
-    await a_bed.manager.read()
+    await a_bed.manager.read(a_bed.changes.append)
     a_bed.manager.follow_file(config)
     running = asyncio.get_running_loop().create_task(a_bed.manager.run())
     if a_bed.manager.source is not None:
@@ -133,7 +133,7 @@ async def test_set_quota_is_stored_applied_and_described(tmp_path: Path) -> None
 
 @on_uvloop
 async def test_refused_users_are_one_line_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
-    manager = QuotaManager(ProxyConfig(listeners=()), on_changes=lambda *_: None)
+    manager = QuotaManager(ProxyConfig(listeners=()))
     for now_ms in (50_000, 50_001, 59_999, 60_000):
         manager.refused(ADMIN._replace(principal="alice"), f"No, alice ({now_ms}).", now_ms)
 

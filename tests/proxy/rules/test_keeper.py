@@ -42,9 +42,9 @@ class Bed:
         self.told: list[QuotaChanges] = []
         self.fails = 0
         config = ProxyConfig(listeners=(), quotas=rules, ip_quotas=ips)
-        self.keeper = RuleKeeper(config, None, on_changes=self._take, wall_ms=self.clock)
+        self.keeper = RuleKeeper(config, None, wall_ms=self.clock)
         self.in_force = self.keeper.rules
-        self.keeper.begin()
+        self.keeper.begin(self._take)
 
     def _take(self, changes: QuotaChanges) -> None:
         if self.fails:
@@ -205,7 +205,7 @@ async def _over_a_run(path: Path, clock: Clock, more_ms: int) -> tuple[float, fl
 
 async def test_changes_before_the_beginning_are_returned_with_those_of_the_file() -> None:
     bed = Bed()
-    keeper = RuleKeeper(ProxyConfig(listeners=()), None, on_changes=bed._take, wall_ms=bed.clock)
+    keeper = RuleKeeper(ProxyConfig(listeners=()), None, wall_ms=bed.clock)
     await keeper.apply([Change(StoreEntity("a"), StoredRule(limits={P: 1.0}))])
 
     changes = keeper.follow_file(ProxyConfig(listeners=(), quotas=(rule("b"),)))

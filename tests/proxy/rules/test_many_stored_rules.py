@@ -77,7 +77,7 @@ def fill(path: Path, count: int) -> None:
 async def stored(path: Path, count: int, *, listener: Listener = LISTENER) -> AsyncIterator[Server]:
     fill(path, count)
     server = Server(ProxyConfig(listeners=(listener,), store=Store(directory=str(path))))
-    await server.quota_manager.read()
+    await server.quota_manager.read(server.brokers.follow)
     server.apply(server.config)
     running = asyncio.ensure_future(server.quota_manager.run())
     yield server

@@ -154,7 +154,7 @@ async def test_other_changes_wait_while_a_file_is_prepared_and_the_old_rules_are
     bed = Bed(tmp_path, 2)
     server, prepared, may_go_on = bed.server, threading.Event(), threading.Event()
     applier = server.quota_manager.keeper
-    applier.begin()
+    applier.begin(server.brokers.follow)
     prepare = ActiveRules.prepare
 
     def prepare_slowly(self: ActiveRules, file: ProxyConfig) -> PreparedFile:
@@ -190,7 +190,7 @@ async def test_other_changes_wait_while_a_file_is_prepared_and_the_old_rules_are
 
 
 async def test_times_and_a_source_change_no_rules_while_a_thread_may_use_them() -> None:
-    keeper = RuleKeeper(ProxyConfig(listeners=()), None, on_changes=lambda *_: None, wall_ms=lambda: 0)
+    keeper = RuleKeeper(ProxyConfig(listeners=()), None, wall_ms=lambda: 0)
     changes: list[Callable[[], Coroutine[None, None, None]]] = [keeper._settle, lambda: keeper.apply(())]
 
     for change in changes:

@@ -52,7 +52,7 @@ def managed(source: RuleSource, *users: str) -> QuotaManager:
     """Return a manager of a source and of a file with rules of these users."""
     quotas = tuple(QuotaRule(user=user, producer_byte_rate=1.0) for user in users)
     config = ProxyConfig(listeners=(LISTENER,), quotas=quotas)
-    return QuotaManager(config, on_changes=lambda *_: None, source=source)
+    return QuotaManager(config, source=source)
 
 
 async def test_quotas_of_brokers_show_their_readings_and_rules() -> None:
@@ -111,7 +111,7 @@ async def changed(manager: QuotaManager, *entities: Entity) -> None:
 async def test_a_store_shows_its_entities_and_failed_writes(tmp_path: Path) -> None:
     server = Server(ProxyConfig(listeners=(LISTENER,), store=Store(directory=str(tmp_path))))
     manager = server.quota_manager
-    await manager.read()
+    await manager.read(server.brokers.follow)
     assert manager.store is not None
     begun = values(OF_MANAGER, quota_source_metrics(manager))
 

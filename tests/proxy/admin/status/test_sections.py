@@ -131,14 +131,14 @@ async def test_rules_are_counted_whatever_their_source() -> None:
     listener = Listener(name="a", bind=Address(host="127.0.0.1", port=0), upstream=Address(host="127.0.0.1", port=9))
     filed = QuotaRule(user="alice", producer_byte_rate=1.0, source="f.yaml:3")
     config = ProxyConfig(listeners=(listener,), quotas=(filed,), quotas_from=QuotasFromBroker())
-    manager = QuotaManager(config, on_changes=lambda *_: None)
+    manager = QuotaManager(config)
     rule = StoredRule(limits={"producer_byte_rate": 2.0})
     await manager.keeper.apply([Change(Entity(user), rule) for user in ("alice", "bob")])
 
     found = rules_section(manager)
 
     assert found == {"of_file": 1, "source": "broker", "of_source": 2, "hidden": 1, "connected": False}
-    alone = rules_section(QuotaManager(replace(config, quotas_from=None), on_changes=lambda *_: None))
+    alone = rules_section(QuotaManager(replace(config, quotas_from=None)))
     assert alone == {"of_file": 1, "source": None, "of_source": 0, "hidden": 0, "connected": True}
 
 

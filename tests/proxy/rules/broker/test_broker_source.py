@@ -90,8 +90,8 @@ class Followed:
         self.ips: dict[Ip, IpRule | None] = {}
         self.fails = 0
         self.follower = BrokerSource(QuotasFromBroker(every_ms=every_ms), (ONE,), connect=self.script.connect)
-        self.keeper = RuleKeeper(config, self.follower, on_changes=self._take, wall_ms=lambda: self.wall_ms)
-        self.keeper.begin()
+        self.keeper = RuleKeeper(config, self.follower, wall_ms=lambda: self.wall_ms)
+        self.keeper.begin(self._take)
 
     def _take(self, changes: QuotaChanges) -> None:
         if self.fails and any(changes):

@@ -52,8 +52,8 @@ class Watched:
         state = TopicState(name=str(SETTINGS))
         self.topic = TopicSource(str(SETTINGS), state, reader=lambda tell: self.reader(tell, told))
         config = replace(CONFIG, quotas=(FILE,))
-        self.keeper = RuleKeeper(config, self.topic, on_changes=self.changed, wall_ms=lambda: 0)
-        self.keeper.begin()
+        self.keeper = RuleKeeper(config, self.topic, wall_ms=lambda: 0)
+        self.keeper.begin(self.changed)
 
     def reader(self, tell: EventHandler, told: tuple[ReaderEvent, ...]) -> Playbook:
         self.playbook = Playbook(tell, *told)
