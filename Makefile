@@ -21,7 +21,7 @@ help: ## list these targets
 demo: .venv/demo.installed ## show a throttled producer and consumer (options: make demo ARGS="--shaping sampled")
 	$(BIN)/kafka-quota-proxy demo $(ARGS)
 
-test: test-units test-proofs ## run the tests in ten minutes: units without Spark, and short proofs with a real Kafka (needs Java 17, Maven and promtool)
+test: test-units test-proofs ## run the tests in six minutes: units without Spark, and short proofs with a real Kafka (needs Java 17, Maven and promtool)
 
 test-units: java promtool .venv/dev.installed
 	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/end_to_end $(ARGS)
