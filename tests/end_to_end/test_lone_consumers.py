@@ -1,7 +1,7 @@
-"""A consumer that is alone with its quota can use at least 0.95 of what it is charged, with each library's defaults.
+"""A consumer that is alone with its quota gets it, and can use at least 0.95 of it, with each library's defaults.
 
-What an application can use are whole batches, by their size on the wire. All consumers read at the same time, each with
-a client-id and a quota of its own.
+What an application can use are whole batches, by their size on the wire. All consumers read a topic to its end at the
+same time, each with a client-id and a quota of its own.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from tests.end_to_end.support.lone_readers import AIOKAFKA, JAVA, LIBRDKAFKA, Re
 from tests.end_to_end.support.proxy import Proxy
 
 _LEAST_SHARE: Final = 0.95
-# Of the quota, with the start of the client, in which it reads nothing.
-_LEAST_CHARGED: Final = 0.7
+# A busy machine makes clients late, and they take a while to start.
+_LEAST_RATE: Final = 0.8
 _SHAPES: Final = ("sampled", "paced")
-_SECONDS: Final = 15
+_SECONDS: Final = 15  # that a topic takes under the quota
 # With short windows, a sampled consumer has several bursts in these seconds.
 _WINDOWS: Final = 3
 _QUOTAS: Final = (100 * KIB, 512 * KIB, 2 * MIB, 5 * MIB, 50 * MIB)
@@ -40,41 +40,33 @@ class Cell(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """What was charged of the quota, and what could be used of that."""
+    """The rate as a share of the quota, and how much could be used of what was charged."""
 
-    charged: float
+    rate: float
     usable: float
 
 
 def _shares(kafka: Kafka, cells: Iterable[Cell]) -> dict[str, Shares]:
     """Run a consumer for each cell, and return its shares."""
     cells = list(cells)
-    most: dict[tuple[int, int], int] = {}
-    for cell in cells:
-        of = cell.batch_bytes, cell.partitions
-        most[of] = max(most.get(of, 0), cell.quota * (_SECONDS + _WINDOWS + 2))
     topics = {
-        (size, count): prefilled(kafka, batch_bytes=size, partitions=count, size_bytes=whole)
-        for (size, count), whole in most.items()
+        shape: prefilled(kafka, batch_bytes=shape[1], partitions=shape[2], size_bytes=shape[0] * _SECONDS)
+        for shape in {cell[2:] for cell in cells}
     }
     rules = [{"client-id": str(cell), "consumer_byte_rate": cell.quota, "shaping": cell.shape} for cell in cells]
-    readers = [
-        Reader(cell.library, str(cell), topics[cell.batch_bytes, cell.partitions], cell.partitions) for cell in cells
-    ]
+    readers = [Reader(cell.library, str(cell), topics[cell[2:]]) for cell in cells]
     with Proxy({"quotas": rules, "kafka": {"quota.window.num": _WINDOWS}}, kafka) as proxy:
-        records = read(kafka, readers, proxy.address(), seconds=_SECONDS)
+        took_s = read(kafka, readers, proxy.address(), within_s=10 * _SECONDS)
         metrics = proxy.metrics()
 
     def total(name: str, cell: Cell) -> float:
         return metrics.total(f"kafka_quota_proxy_{name}_total", kind="fetch", client_id=str(cell))
 
     assert [cell for cell in cells if not total("throttled_requests", cell)] == []
+    sizes = {cell: topics[cell[2:]].records * cell.batch_bytes for cell in cells}
     return {
-        str(cell): Shares(
-            total("bytes", cell) / cell.quota / _SECONDS,
-            (records[str(cell)] + 1) * cell.batch_bytes / total("bytes", cell),  # the last batch may have come in part
-        )
-        for cell in cells
+        str(cell): Shares(size_bytes / took_s[str(cell)] / cell.quota, size_bytes / total("bytes", cell))
+        for cell, size_bytes in sizes.items()
     }
 
 
@@ -84,7 +76,8 @@ def test_lone_consumer_gets_its_quota_in_whole_batches(kafka_4: Kafka) -> None:
         kafka_4, (Cell(library, shape, *pair) for library in (LIBRDKAFKA, JAVA) for pair in pairs for shape in _SHAPES)
     )
 
-    assert {name: one for name, one in shares.items() if one < (_LEAST_CHARGED,) or one.usable < _LEAST_SHARE} == {}
+    print(shares)  # noqa: T201
+    assert {name: one for name, one in shares.items() if one.rate < _LEAST_RATE or one.usable < _LEAST_SHARE} == {}
 
 
 @pytest.mark.long

@@ -10,19 +10,19 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 /**
  * Lone consumers of Kafka's own client, with its defaults, all in one process:
  *
- *   Reads.java SECONDS CLIENT_ID,ADDRESS,TOPIC,PARTITIONS...
+ *   Reads.java MOST_SECONDS CLIENT_ID,ADDRESS,TOPIC,PARTITIONS,RECORDS...
  *
- * Each reads all partitions of its topic from the start. At the end, each has a line on standard output: its client-id,
- * and the number of its records.
+ * Each reads all partitions of its topic, from the start to the end. At the end, each has a line on standard output: its
+ * client-id, and the seconds that it took.
  */
 public class Reads {
     public static void main(String[] arguments) throws Exception {
-        long end = System.nanoTime() + Long.parseLong(arguments[0]) * 1_000_000_000;
+        long most = Long.parseLong(arguments[0]) * 1_000_000_000;
         String[] lines = new String[arguments.length - 1];
         List<Thread> readers = new ArrayList<>();
         for (int number = 0; number < lines.length; number++) {
             int place = number;
-            readers.add(new Thread(() -> lines[place] = read(arguments[place + 1].split(","), end)));
+            readers.add(new Thread(() -> lines[place] = read(arguments[place + 1].split(","), most)));
         }
         readers.forEach(Thread::start);
         for (Thread reader : readers) {
@@ -31,21 +31,25 @@ public class Reads {
         List.of(lines).forEach(System.out::println);  // fails if a reader has failed
     }
 
-    private static String read(String[] cell, long end) {
+    private static String read(String[] cell, long most) {
         Properties settings = new Properties();
         settings.put("client.id", cell[0]);
         settings.put("bootstrap.servers", cell[1]);
         var partitions = IntStream.range(0, Integer.parseInt(cell[3]))
             .mapToObj(number -> new TopicPartition(cell[2], number)).toList();
-        int records = 0;
+        long left = Long.parseLong(cell[4]);
+        long begin = System.nanoTime();
         var bytes = new ByteArrayDeserializer();
         try (var consumer = new KafkaConsumer<>(settings, bytes, bytes)) {
             consumer.assign(partitions);
             consumer.seekToBeginning(partitions);
-            while (System.nanoTime() < end) {
-                records += consumer.poll(Duration.ofMillis(100)).count();
+            while (left > 0) {
+                if (System.nanoTime() - begin > most) {
+                    throw new IllegalStateException(cell[0] + " has " + left + " records left");
+                }
+                left -= consumer.poll(Duration.ofMillis(100)).count();
             }
+            return cell[0] + " " + (System.nanoTime() - begin) / 1e9;
         }
-        return cell[0] + " " + records;
     }
 }

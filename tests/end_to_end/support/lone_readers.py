@@ -1,6 +1,6 @@
-"""Lone consumers of each client library, with its defaults, and how many whole batches reach their program.
+"""Lone consumers of each client library, with its defaults, and how long they take to read a topic.
 
-Each consumer reads all partitions of its topic from the start. Those of a library share a process.
+Each consumer reads all partitions of its topic, from the start to the end. Those of a library share a process.
 """
 
 from __future__ import annotations
@@ -29,20 +29,24 @@ _PATIENCE_S: Final = 60
 _PREFILL_AHEAD: Final = 32
 
 
+class Topic(NamedTuple):
+    """A topic whose batches have one record each, and are equally many in each partition."""
+
+    name: str
+    partitions: int
+    records: int
+
+
 class Reader(NamedTuple):
     """A lone consumer: its client library, its client-id, and its topic."""
 
     library: str
     client_id: str
-    topic: str
-    partitions: int
+    topic: Topic
 
 
-def prefilled(kafka: Kafka, *, batch_bytes: int, partitions: int, size_bytes: int) -> str:
-    """Create a topic with this many bytes, in batches of exactly ``batch_bytes``, and return its name.
-
-    Each batch has one record. The batches of a partition are equally many.
-    """
+def prefilled(kafka: Kafka, *, batch_bytes: int, partitions: int, size_bytes: int) -> Topic:
+    """Create a topic with this many bytes or a few more, in batches of exactly ``batch_bytes``."""
     topic = create_topic(kafka, partitions=partitions)
     batch = _batch_of(batch_bytes)
     bodies = [produce_body(topic, batch, acks=1, partition=number) for number in range(partitions)]
@@ -55,7 +59,7 @@ def prefilled(kafka: Kafka, *, batch_bytes: int, partitions: int, size_bytes: in
             error_code = read_answer(client.receive().body).error_code
             assert error_code == 0, error_code
     client.close()
-    return topic
+    return Topic(topic, partitions, count)
 
 
 def _batch_of(size_bytes: int) -> bytes:
@@ -68,52 +72,57 @@ def _batch_of(size_bytes: int) -> bytes:
     raise ValueError(f"no batch has {size_bytes} bytes")
 
 
-def read(kafka: Kafka, readers: Sequence[Reader], address: str, *, seconds: int) -> dict[str, int]:
-    """Run all readers at the same time. Return the number of records that each got, by client-id."""
-    found: dict[str, int] = {}
+def read(kafka: Kafka, readers: Sequence[Reader], address: str, *, within_s: int) -> dict[str, float]:
+    """Run all readers at the same time. Return the seconds that each took, by client-id.
+
+    Raises:
+        Exception: If one of them has not read its topic within ``within_s`` seconds.
+    """
     of = {library: [one for one in readers if one.library == library] for library in (JAVA, LIBRDKAFKA, AIOKAFKA)}
     with ThreadPoolExecutor(len(readers) + 2) as pool:
-        java = pool.submit(_java, kafka, of[JAVA], address, seconds)
-        asyncio_clients = pool.submit(asyncio.run, _aiokafka(of[AIOKAFKA], address, seconds))
-        counts = pool.map(lambda reader: _librdkafka(reader, address, seconds), of[LIBRDKAFKA])
-        found |= zip((one.client_id for one in of[LIBRDKAFKA]), counts, strict=True)
+        java = pool.submit(_java, kafka, of[JAVA], address, within_s)
+        asyncio_clients = pool.submit(asyncio.run, _aiokafka(of[AIOKAFKA], address, within_s))
+        took = pool.map(lambda reader: _librdkafka(reader, address, within_s), of[LIBRDKAFKA])
+        found = dict(zip((one.client_id for one in of[LIBRDKAFKA]), took, strict=True))
         return found | java.result() | asyncio_clients.result()
 
 
-def _java(kafka: Kafka, readers: Sequence[Reader], address: str, seconds: int) -> dict[str, int]:
-    cells = [f"{one.client_id},{address},{one.topic},{one.partitions}" for one in readers]
-    output = kafka.run_java(str(_READS), str(seconds), *cells, timeout_s=seconds + _PATIENCE_S) if cells else ""
-    return {client_id: int(records) for client_id, records in map(str.split, output.splitlines())}
+def _java(kafka: Kafka, readers: Sequence[Reader], address: str, within_s: int) -> dict[str, float]:
+    cells = [f"{one.client_id},{address},{','.join(map(str, one.topic))}" for one in readers]
+    output = kafka.run_java(str(_READS), str(within_s), *cells, timeout_s=within_s + _PATIENCE_S) if cells else ""
+    return {client_id: float(seconds) for client_id, seconds in map(str.split, output.splitlines())}
 
 
-def _librdkafka(reader: Reader, address: str, seconds: int) -> int:
+def _librdkafka(reader: Reader, address: str, within_s: int) -> float:
+    topic = reader.topic
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": address, "client.id": reader.client_id, "group.id": "unused"}
     )
     begin = confluent_kafka.OFFSET_BEGINNING
-    consumer.assign([confluent_kafka.TopicPartition(reader.topic, n, begin) for n in range(reader.partitions)])
-    records, end_s = 0, time.monotonic() + seconds
-    while time.monotonic() < end_s:
-        for message in consumer.consume(1_000, timeout=0.1):
+    consumer.assign([confluent_kafka.TopicPartition(topic.name, number, begin) for number in range(topic.partitions)])
+    left, begin_s = topic.records, time.monotonic()
+    while left:
+        assert time.monotonic() < begin_s + within_s, f"{reader} has {left} records left"
+        for message in consumer.consume(min(left, 1_000), timeout=0.1):
             assert message.error() is None, message.error()
-            records += 1
+            left -= 1
+    took_s = time.monotonic() - begin_s
     consumer.close()
-    return records
+    return took_s
 
 
-async def _aiokafka(readers: Sequence[Reader], address: str, seconds: int) -> dict[str, int]:
-    end_s = time.monotonic() + seconds
-
-    async def follow(reader: Reader) -> int:
+async def _aiokafka(readers: Sequence[Reader], address: str, within_s: int) -> dict[str, float]:
+    async def follow(reader: Reader) -> float:
+        topic = reader.topic
         consumer = aiokafka.AIOKafkaConsumer(
             bootstrap_servers=address, client_id=reader.client_id, group_id=None, auto_offset_reset="earliest"
         )
-        consumer.assign([aiokafka.TopicPartition(reader.topic, number) for number in range(reader.partitions)])
-        records = 0
-        async with consumer:
-            while time.monotonic() < end_s:
-                records += sum(map(len, (await consumer.getmany(timeout_ms=100)).values()))
-        return records
+        consumer.assign([aiokafka.TopicPartition(topic.name, number) for number in range(topic.partitions)])
+        left, begin_s = topic.records, time.monotonic()
+        async with consumer, asyncio.timeout(within_s):
+            while left:
+                left -= sum(map(len, (await consumer.getmany(timeout_ms=100)).values()))
+            return time.monotonic() - begin_s
 
-    counts = await asyncio.gather(*map(follow, readers))
-    return {reader.client_id: records for reader, records in zip(readers, counts, strict=True)}
+    took = await asyncio.gather(*map(follow, readers))
+    return {reader.client_id: seconds for reader, seconds in zip(readers, took, strict=True)}
