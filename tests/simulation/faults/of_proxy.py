@@ -118,8 +118,9 @@ def _file_takes_over(scenario: "Scenario", random: Random) -> None:
     scenario.write_settings(settings, f"{key} of {rule}, which is stored, too")
 
     def kill() -> None:
-        scenario.fired["proxy killed"] += 1
-        _proxy_killed(scenario, random)
+        if scenario.proxy.is_running:
+            scenario.fired["proxy killed"] += 1
+            _proxy_killed(scenario, random)
 
     if random.random() < 0.7:
         scenario.world.call_later(random.choice((0.0, 1_000.0, 2_500.0)), kill)
