@@ -1,7 +1,8 @@
 """A broker that answers Produce and Fetch from templates: ``python -m bench.fake_broker PORT``.
 
 It must cost less than any proxy in front of it. So bodies of Produce requests are counted but not parsed, and a Fetch
-response is built only once. It prints "ready", and runs until it is terminated.
+response is built only once. It closes connections that ask for anything else than Metadata, such as those on which a
+proxy asks who the broker is. It prints "ready", and runs until it is terminated.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from typing import cast
 import uvloop
 
 from bench.frames import (
+    FETCH,
     HEAD,
     METADATA,
     PRODUCE,
@@ -37,6 +39,10 @@ def _fetch_template(size_bytes: int, version: int) -> tuple[bytes, memoryview]:
     return bytes(frame[:4]), frame[8:]
 
 
+class UnknownApiError(Exception):
+    """A request is of an API that this broker does not know."""
+
+
 class Responder:
     """Turns the bytes of requests into responses. It keeps the header of an incomplete frame, but never a body."""
 
@@ -47,7 +53,11 @@ class Responder:
         self._answer = b""  # the response to send when the body is complete
 
     def feed(self, data: bytes | bytearray, size_bytes: int) -> list[bytes | memoryview]:
-        """Return the responses to all requests that end within the first ``size_bytes`` of ``data``."""
+        """Return the responses to all requests that end within the first ``size_bytes`` of ``data``.
+
+        Raises:
+            UnknownApiError: If one is of another API.
+        """
         at = 0
         answers: list[bytes | memoryview] = []
         if self._body_left:
@@ -71,6 +81,8 @@ class Responder:
                 answers.append(answer)
             elif is_whole and api_key == METADATA:
                 answers.append(metadata_answer(correlation_id, self._port))
+            elif api_key not in (FETCH, METADATA):
+                raise UnknownApiError(f"API {api_key}")
             elif is_whole:
                 answers.extend(fetch_answer(correlation_id, max_bytes(data, at), version))
             else:
@@ -99,7 +111,11 @@ class FakeBrokerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Answer every complete request."""
-        answers = self._responder.feed(self.buffer, nbytes)
+        try:
+            answers = self._responder.feed(self.buffer, nbytes)
+        except UnknownApiError:
+            self._transport.abort()
+            return
         if answers:
             self._transport.writelines(answers)
 

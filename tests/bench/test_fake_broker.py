@@ -2,10 +2,11 @@
 
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.fake_broker import Responder
+from bench.fake_broker import Responder, UnknownApiError
 from bench.frames import NEW_FETCH_VERSION, fetch_request, fetch_response, produce_request, produce_response
 
 
@@ -49,3 +50,10 @@ def test_produce_request_is_answered_after_its_last_byte() -> None:
 
     assert responder.feed(REQUESTS[0], len(REQUESTS[0]) - 1) == []
     assert responder.feed(REQUESTS[0][-1:], 1) != []
+
+
+def test_another_api_is_no_fetch() -> None:
+    api_versions = struct.pack(">ihhi", 8, 18, 3, 1)
+
+    with pytest.raises(UnknownApiError):
+        Responder().feed(REQUESTS[0] + api_versions, len(REQUESTS[0] + api_versions))
