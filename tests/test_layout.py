@@ -89,7 +89,6 @@ EXCEPTIONS = {
     # Metrics are tested by whole scrapes.
     "proxy/admin/metrics/listeners.py": "tests/proxy/admin/metrics/test_registry.py",
     # Nearest names are tested by what the log suggests.
-    "proxy/quota/nearest_rule.py": "tests/proxy/server/clients/test_unlimited_log.py",
     "proxy/server/file_state.py": "tests/proxy/server/test_config_reloader.py",
     # The parts of a connection are tested together, over real sockets.
     **{

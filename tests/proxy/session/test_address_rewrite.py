@@ -79,6 +79,18 @@ def test_responses_contain_no_broker_address(api_key: int, version: int) -> None
     assert wire.session.is_idle
 
 
+@pytest.mark.parametrize("api_key", [METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER])
+def test_a_response_is_held_until_its_addresses_have_come(api_key: int) -> None:
+    whole = _response(api_key, HIGHEST_VERSION[api_key])
+    for cut in range(4, whole.rindex(INSIDE.encode())):
+        told = Told()
+        wire = Wire(addresses=told.addresses)
+        _asked(wire, api_key, HIGHEST_VERSION[api_key])
+
+        assert wire.broker(whole[:cut]) == b""
+        assert told.seen == []
+
+
 @each_case("api_key, version", APIS)
 def test_broker_without_a_port_is_left_out(api_key: int, version: int) -> None:
     wire = Wire(addresses=Told(nodes=range(3)).addresses)

@@ -253,6 +253,15 @@ def test_unreadable_request_ends_the_connection() -> None:
         administered()[0].client(write_alter_request(many, client_id=None))
 
 
+def test_request_that_its_thread_cannot_read_ends_the_connection() -> None:
+    wire, handler = administered()
+    wire.client(BOTH[0])
+    handler.taken[0][3].error = TooManyElements("too many")
+
+    with pytest.raises(TooManyElements, match="too many"):
+        wire.resume()
+
+
 def test_ending_connection_gets_the_answer_under_way_and_no_later_one() -> None:
     wire, handler = administered()
     wire.client(*BOTH)
