@@ -185,3 +185,14 @@ def test_unknown_produce_version_is_charged(acks: int) -> None:
 
     assert wire.muted_for_ms == 2_000
     assert wire.listening.counters.unknown_apis == {0: 1}
+
+
+def test_a_drained_client_may_send_its_requests_in_pieces() -> None:
+    wire = drained()
+    kept = produce_request(3, acks=0)
+    sent = other_request(2) + kept + other_request(4)
+
+    passed = b"".join(wire.client(sent[at : at + 1]) for at in range(len(sent)))
+
+    assert passed == kept
+    assert wire.session.is_idle

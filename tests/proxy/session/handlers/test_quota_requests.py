@@ -132,6 +132,19 @@ def test_requests_behind_wait_and_earlier_ones_are_answered_first() -> None:
     assert wire.broker(produce_response(2)) == produce_response(2)
 
 
+def test_request_is_taken_when_a_relay_has_passed_the_rest_of_the_response_before_it() -> None:
+    wire, handler = administered()
+    wire.client(other_request(1), BOTH[0])
+    ahead = other_response(1, size_bytes=9_000)
+    wire.broker(ahead[:1_000])
+
+    wire.session.state.responses.pass_body(2_000, wire.now_ms)
+    assert handler.taken == []
+    wire.session.state.responses.pass_body(len(ahead) - 3_000, wire.now_ms)
+
+    assert [request for request, *_ in handler.taken] == [CHANGE]
+
+
 def test_large_request_is_collected_until_it_is_whole() -> None:
     wire, handler = administered()
     large = CHANGE._replace(alterations=tuple(Alteration((("user", "u" * 30_000),), ()) for _ in range(100)))
