@@ -51,11 +51,7 @@ _QUOTAS: Final = (
     {"user": "<default>", "client-id": "deployer", "controller_mutation_rate": 1},
     {"user": "<default>", "client-id": "<default>", "producer_byte_rate": 10 * MIB, "consumer_byte_rate": 10 * MIB},
 )
-_REPLICATION: Final = {
-    "from_cluster": True,
-    "poll_interval": "500ms",
-    "paths": [{"leader": 1, "follower": 3, "rate": 2 * _REPLICATION_RATE}],
-}
+_REPLICATION: Final = {"from_cluster": True, "poll_interval": "500ms"}
 _QUEUE: Final = {"max_in_flight": 1, "callqueue.capacity": 64, "backoff.enable": True}
 
 
