@@ -12,10 +12,12 @@ from kafka_quota_proxy.config.model import (
     Enforcement,
     Listener,
     ProxyConfig,
+    QuotaRule,
     Replication,
     UsageFiles,
     UsageLog,
 )
+from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.replication import throttle as throttle_module
 from kafka_quota_proxy.proxy.server.brokers.broker import Upstream
 from kafka_quota_proxy.proxy.server.server import Server
@@ -133,3 +135,16 @@ async def test_the_servers_of_the_start_are_asked_even_if_a_reload_names_others_
 
     assert await one.brokers.introduce(one.listeners[1])
     assert asked == [BROKER]
+
+
+def test_brokers_follow_a_changed_rule_at_once() -> None:
+    one = server(LISTENER)
+    (quotas,) = one.brokers.quotas
+    manager = quotas.produce
+    before = manager.bucket(user="alice", client_id="etl", now_ms=0)
+    rule = QuotaRule(user="alice", producer_byte_rate=1_000.0)
+
+    one.brokers.follow(QuotaChanges({("alice", None): rule}, {}))
+
+    after = manager.bucket(user="alice", client_id="etl", now_ms=1)
+    assert (before.is_limited, after.is_limited, after.limit) == (False, True, 1_000.0)

@@ -11,11 +11,13 @@ import pytest
 from kafka_quota_proxy.config.model import Enforcement, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.runtime import isolation
 from kafka_quota_proxy.proxy.server import sweeps
 from kafka_quota_proxy.proxy.server.clients import transport_pair as transport_pair_module
 from kafka_quota_proxy.proxy.server.clients.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.clients.transport_pair import TransportPair
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.session.session import Session
 from tests.support.builds import interpreted_only
 from tests.support.frames import (
     fetch_request,
@@ -499,3 +501,18 @@ def test_connection_that_has_ended_needs_no_keepalive() -> None:
     transports.connect_client(asyncio.Transport({"socket": ended}))
 
     assert transports.client is not None
+
+
+@interpreted_only
+@on_uvloop
+async def test_an_error_in_a_turn_ends_its_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        assert await client.ask(other_request(1)) == other_response(1)
+        connection = only_connection(server)
+        monkeypatch.setattr(isolation, "internal_errors", {})
+        monkeypatch.setattr(Session, "resume", lambda *_, **__: 1 / 0)
+
+        connection.take_turn()
+
+        assert connection.is_closed
+        assert isolation.internal_errors == {"server.connection": 1}
