@@ -85,7 +85,10 @@ class ConnectionLimits(BucketCheck):
     def accepted(self, local: Address, remote: Address) -> None:
         """Judge the rate of new connections to a listener. A pause begins after the connection that caused it."""
         rate = self.settings.max_creation_rate
-        # Connections that are refused because of their address do not count.
+        # Connections that are refused because of their address do not count, and neither do those that are refused
+        # because no broker could be asked who it is.
+        if not self._is_open(local):
+            return
         if rate is None or self._address_rates or self.settings.enforcement == "observe" or not self.judges:
             return
         if local not in self.settings.limited_ports:
@@ -94,6 +97,14 @@ class ConnectionLimits(BucketCheck):
         if flow is None:
             flow = self._accepted[local] = self._new_rate(rate)
         self._count(flow, f"a connection from {remote} to {local} is accepted")
+
+    def _is_open(self, local: Address) -> bool:
+        """Return whether the listener at an address serves clients."""
+        server = self.world.scenario.proxy.server
+        if server is None:
+            return True
+        of = [one for one in server.listeners if (one.settings.bind.host, one.settings.bind.port) == local]
+        return all(server.brokers.is_introduced(one) for one in of)
 
     def served(self, local: Address, remote: Address) -> None:
         """Judge how many connections are open, and the rate of their address."""

@@ -102,6 +102,7 @@ class HeldBack(Check):
         self._is_known = len(possible) == 1
         self._settled_ms = now_ms + SETTLE_MS if self._has_rules else 0.0
         self._has_rules = True
+        before = self._rules
         self._rules = {kind: Rules(possible[0], kind, self.world.settings) for kind in (PRODUCE, FETCH)}
         self._since_ms.clear()
         self._in_line.clear()
@@ -110,8 +111,14 @@ class HeldBack(Check):
         # By another limit the debt of before takes another time.
         if now_ms < self._busy_until_ms:
             self._busy_until_ms = max(self._busy_until_ms, now_ms + _ABANDONED_MS)
-        for bucket in self._buckets.values():
-            bucket.busy_until_ms = max(bucket.busy_until_ms, now_ms + _ABANDONED_MS)
+        for key, bucket in self._buckets.items():
+            owes_ms = max(_ABANDONED_MS, self._owes_ms(before, key, bucket.busy_until_ms - now_ms))
+            bucket.busy_until_ms = max(bucket.busy_until_ms, now_ms + owes_ms)
+
+    def _owes_ms(self, before: dict[str, Rules], key: _Key, owed_ms: float) -> float:
+        """Return for how long a bucket owes by its limit now what it owed for ``owed_ms`` by the rules of before."""
+        old, new = (rules[key.kind].limit(key.tags) if key.kind in rules else None for rules in (before, self._rules))
+        return 0.0 if old is None or new is None else owed_ms * old.rate / new.rate
 
     def proxy_started(self, number: int) -> None:
         """A new process has charged nothing."""

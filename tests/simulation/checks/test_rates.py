@@ -429,6 +429,18 @@ def test_new_connections_are_judged_by_their_rate(by_address: bool) -> None:
         come(300)
 
 
+def test_connections_that_are_refused_before_their_broker_is_known_have_no_rate() -> None:
+    world = StandIn(ConnectionLimits, [], limited_ports=PORTS, max_creation_rate=2.0)
+    bind = SimpleNamespace(host=PORT[0], port=PORT[1])
+    listener, brokers = (
+        SimpleNamespace(settings=SimpleNamespace(bind=bind)),
+        SimpleNamespace(is_introduced=lambda _: False),
+    )
+    world.scenario.proxy.server = SimpleNamespace(listeners=[listener], brokers=brokers)
+    for _ in range(300):
+        world.ledger.accepted(PORT, CLIENT)
+
+
 def test_open_connections_of_a_bucket_are_counted_if_all_are_alive_also_those_of_before() -> None:
     world = StandIn(ConnectionLimits, [{"client-id": "etl", "connections": 2}])
     for connection in (1, 2, 3):
