@@ -19,8 +19,8 @@ Address = tuple[str, int]
 # ApiVersions and logins come before a client is known.
 _GREETINGS = frozenset((17, 18, 36))
 
-# A broker, whether it was reached by a bootstrap port, and a bucket.
-_Key = tuple[tuple[int | None, bool], Tags]
+# A broker, the sets of buckets of bootstrap servers if it was reached by a bootstrap port, and a bucket.
+_Key = tuple[tuple[int | None, frozenset[int]], Tags]
 
 
 class ConnectionLimits(BucketCheck):
@@ -149,9 +149,7 @@ class ConnectionLimits(BucketCheck):
         if connection in self._known or exchange.api_key in _GREETINGS or exchange.is_inter_broker:
             return
         tags, limit = self.limit_of(exchange.entity)
-        # Until the proxy knows which broker a bootstrap server is, it counts the two apart.
-        is_bootstrap = exchange.broker is None and self.settings.hides_addresses
-        key = self._known[connection] = (exchange.forwarded_to, is_bootstrap), tags
+        key = self._known[connection] = (exchange.forwarded_to, self._bootstrap_sets(exchange)), tags
         self._entities[connection] = exchange.entity
         if limit is None or not self.judges:
             return
@@ -162,6 +160,17 @@ class ConnectionLimits(BucketCheck):
         if len(found) > limit.rate and is_new:
             text = f"{exchange} is forwarded, and bucket {tags} has {len(found)} connections"
             self._too_many.append((self.world.clock.now_ms, set(found), text))
+
+    def _bootstrap_sets(self, exchange: "Exchange") -> frozenset[int]:
+        """Return the sets of buckets that bootstrap servers have now, or none for a broker's own port.
+
+        Until the proxy knows which broker a bootstrap server is, it counts the two apart. Whom it counted until then
+        stays in the set of then.
+        """
+        server = self.world.scenario.proxy.server
+        if exchange.broker is not None or not self.settings.hides_addresses or server is None:
+            return frozenset()
+        return frozenset(id(one.broker) for cluster in server.brokers.clusters.values() for one in cluster.members)
 
     def connection_opened(self, client: str, connection: int, entity: "Entity") -> None:
         """Note when it was opened."""
