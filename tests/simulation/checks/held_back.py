@@ -302,9 +302,15 @@ class HeldBack(Check):
         waiting = tuple(gone.waiting)
         if waiting:
             self._gone[connection] = gone
-        for exchange in (*gone.unread.values(), *waiting):
+        # Those of which a part was forwarded, and that get no response.
+        begun = [one for one in gone.open.values() if not one.expects_response and one.forwarded_first_ms >= 0]
+        for exchange in (*gone.unread.values(), *waiting, *begun):
             correlation_id = exchange.correlation_id
             key = self._key_of.get(correlation_id)
+            if key is None and exchange.forwarded_to is not None and exchange.forwarded_ms < 0:
+                # The proxy charges what it has forwarded of it once it is done.
+                found = self._limit(exchange, exchange.forwarded_to)
+                key = None if found is None else found[0]
             bucket = None if key is None else self._buckets.get(key)
             if key is None or bucket is None:
                 self._over(correlation_id, now_ms)
