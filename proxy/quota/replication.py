@@ -174,14 +174,20 @@ class ReplicationQuota:
         self._reserved += size_bytes
         self._tokens -= size_bytes
 
-    def settle(self, reserved_bytes: int, brought_bytes: int) -> None:
+    def settle(self, reserved_bytes: int, brought_bytes: int, *, now_ms: int) -> None:
         """End the reservation of a fetch.
 
         ``reserved_bytes`` is what was reserved. Tokens are taken for ``brought_bytes``, the bytes that the response
         brought for replicas that lag.
         """
+        self._refill(now_ms)  # else the time before would pay for these bytes
         self._reserved -= reserved_bytes
         self._add(reserved_bytes - brought_bytes)
+
+    def give_back(self, reserved_bytes: int) -> None:
+        """End the reservation of a fetch that brought nothing."""
+        self._reserved -= reserved_bytes
+        self._add(reserved_bytes)
 
     def _place(self, waiter: object, ticket: int) -> int:
         return self._line[waiter][0] if waiter in self._line else ticket

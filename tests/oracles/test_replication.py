@@ -39,7 +39,7 @@ def walk(kafka: Kafka, chance: Random) -> None:
         if chance.random() < 0.5:
             size_bytes = chance.randint(0, int(4 * limit) + 1)
             ours.reserve(size_bytes)
-            ours.settle(size_bytes, size_bytes if chance.random() < 0.7 else 0)
+            ours.settle(size_bytes, size_bytes if chance.random() < 0.7 else 0, now_ms=now_ms)
             ours.record(size_bytes, now_ms=now_ms)
             kafka.replicate(size_bytes, now_ms=now_ms)
         is_exceeded = kafka.is_replication_exceeded(now_ms=now_ms)

@@ -90,7 +90,7 @@ class TransportPair:
         return 0 if self.client is None else self.client.get_write_buffer_size()
 
     def read_client(self, *, reads: bool) -> None:
-        """Start or pause reading from the client, which was not done before. Without a client nothing changes."""
+        """Begin to read from the client, or pause that. Call it only for a change. Without a client nothing changes."""
         if self.client is not None:
             self.reads_client = reads
             if self._relayed is not None:
@@ -101,7 +101,7 @@ class TransportPair:
                 self.client.pause_reading()
 
     def read_broker(self, *, reads: bool) -> None:
-        """Start or pause reading from the broker, in the same way."""
+        """Begin to read from the broker, or pause that, as for the client."""
         if self.broker is not None:
             self.reads_broker = reads
             if self._relayed is not None:

@@ -45,7 +45,6 @@ from kafka_quota_proxy.proxy.session.replica.response_trimming import (
     PassedFetch,
     Trimming,
     empty_entry,
-    settle,
 )
 
 FETCH_SESSION_ID_NOT_FOUND: Final = 70
@@ -190,7 +189,7 @@ class Follower:
         self._passed = None  # after `read_response`, so that `close` gives back the reservation if that raises an error
         if response.error_code:
             self._fetched = None
-            settle(passed.granted, {})
+            _give_back(passed.granted)
             return data[position : position + frame_bytes]
         self._turn += 1
         trimming = Trimming(passed, self.seen, data, turn=self._turn, now_ms=now_ms)
@@ -295,7 +294,7 @@ class Follower:
     def close(self) -> None:
         """Give back the reservations of a pending fetch, and leave the lines of all quotas. This is the last call."""
         if self._passed is not None:
-            settle(self._passed.granted, {})
+            _give_back(self._passed.granted)
             self._passed = None
         self._leave()
 
@@ -388,3 +387,9 @@ class _Candidate(NamedTuple):
 
 def _turn_of(candidate: _Candidate) -> int:
     return candidate.turn
+
+
+def _give_back(granted: dict[ReplicationQuota, int]) -> None:
+    """End the reservations for a response that brings no records."""
+    for quota, size_bytes in granted.items():
+        quota.give_back(size_bytes)

@@ -126,7 +126,7 @@ class Trimming:
             quota.record(charged_bytes(entries, self._fetch.api_version), now_ms=self._now_ms)
         for quota, size_bytes in self._followers.items():
             quota.record(size_bytes, now_ms=self._now_ms)
-        settle(self._fetch.granted, self._brought)
+        settle(self._fetch.granted, self._brought, now_ms=self._now_ms)
 
     def _end(self, one: ResponsePartition, charges: tuple[Charge, ...]) -> int:
         """Return the offset in the response at which to cut the records of a lagging partition.
@@ -168,13 +168,13 @@ class Trimming:
                     self._followers[quota] = self._followers.get(quota, 0) + size_bytes
 
 
-def settle(granted: dict[ReplicationQuota, int], brought: dict[ReplicationQuota, int]) -> None:
+def settle(granted: dict[ReplicationQuota, int], brought: dict[ReplicationQuota, int], *, now_ms: int) -> None:
     """End the reservations for a response, and charge each quota for the records of lagging partitions.
 
     ``granted`` contains the bytes that were reserved in each quota, and ``brought`` those of the records.
     """
     for quota in granted.keys() | brought.keys():
-        quota.settle(granted.get(quota, 0), brought.get(quota, 0))
+        quota.settle(granted.get(quota, 0), brought.get(quota, 0), now_ms=now_ms)
 
 
 def empty_entry(key: Key, state: PartitionState, api_version: int) -> Entry:

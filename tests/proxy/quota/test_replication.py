@@ -81,7 +81,7 @@ def test_reserved_bytes_are_not_room_for_another_fetch() -> None:
     one.reserve(100)
     assert one.room(now_ms=NOW_MS) == 0
     assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 100
-    one.settle(100, 0)  # the response was empty
+    one.settle(100, 0, now_ms=NOW_MS)  # the response was empty
     assert one.room(now_ms=NOW_MS) == 100
 
 
@@ -95,7 +95,7 @@ def test_lower_limit_cuts_saved_tokens() -> None:
 def test_large_response_is_paid_in_full() -> None:
     one = quota(1_000)
     one.reserve(100)
-    one.settle(100, 60_000)  # the response had one record that is larger than every limit
+    one.settle(100, 60_000, now_ms=NOW_MS)  # the response had one record that is larger than every limit
     one.record(60_000, now_ms=NOW_MS)
     assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 60_000
     assert one.room(now_ms=NOW_MS + 59_998) == 0
@@ -113,9 +113,16 @@ def test_reserved_bytes_count_in_kafkas_measure() -> None:
     assert one.room_at_ms(now_ms=now_ms) == now_ms + 1_100
 
 
+def test_the_time_before_a_charge_does_not_pay_it() -> None:
+    one = quota(1_000)
+    one.settle(0, 5_000, now_ms=NOW_MS + 60_000)
+    # A quarter of a second was saved up.
+    assert one.room_at_ms(now_ms=NOW_MS + 60_000) == NOW_MS + 64_750
+
+
 def test_many_small_refills_lose_no_time() -> None:
     one = quota(8)
-    one.settle(0, 100)
+    one.settle(0, 100, now_ms=NOW_MS)
     at_ms = one.room_at_ms(now_ms=NOW_MS)
     for now_ms in range(NOW_MS, at_ms - 1_000, 7):
         assert not one.room(now_ms=now_ms)
@@ -124,7 +131,7 @@ def test_many_small_refills_lose_no_time() -> None:
 
 def test_debt_is_paid_at_the_new_limit() -> None:
     one = quota(1_000)
-    one.settle(0, 1_000_000)
+    one.settle(0, 1_000_000, now_ms=NOW_MS)
     assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 1_000_000
     one.change(10_000_000, now_ms=NOW_MS)
     assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 100
@@ -158,7 +165,7 @@ def test_bytes_above_the_old_limit_are_owed_under_the_new_one() -> None:
 
 def test_place_in_line_lasts_until_it_is_left_or_late() -> None:
     one = quota(1_000)
-    one.settle(0, 1_000)
+    one.settle(0, 1_000, now_ms=NOW_MS)
     assert one.wait("a", 1, now_ms=NOW_MS) == NOW_MS + 1_000
     assert one.wait("b", 2, now_ms=NOW_MS) == NOW_MS + 1_100, "behind what a is given"
     one.wait("a", 9, now_ms=NOW_MS)  # "a" keeps its first ticket
@@ -172,7 +179,7 @@ def test_place_in_line_lasts_until_it_is_left_or_late() -> None:
 def test_tiny_limit_has_finite_times() -> None:
     for limit in [5e-324, 1e-9, 1e-3]:
         one = quota(limit)
-        one.settle(0, 10**9)
+        one.settle(0, 10**9, now_ms=NOW_MS)
         one.record(10**9, now_ms=NOW_MS)
         assert NOW_MS + 10_000 < one.room_at_ms(now_ms=NOW_MS) <= NOW_MS + (1 << 62), limit
         assert one.room(now_ms=NOW_MS + 10_000) == 0, limit
@@ -196,7 +203,7 @@ def test_flow_stays_below_the_rate_plus_one_response(limit: int, steps: list[tup
             taken = int(room * min(share, 1))
             one.reserve(taken)
             brought = int(room * share)  # may be above ``taken``, as a batch may be larger than the fetch asks for
-            one.settle(taken, brought)
+            one.settle(taken, brought, now_ms=now_ms)
             one.record(brought, now_ms=now_ms)
             flows.append((now_ms, brought))
     one_response = max([0.1 * limit, *(size for _, size in flows)])
@@ -212,7 +219,7 @@ def test_there_is_room_at_room_at_ms(limit: int, sizes: list[int]) -> None:
     one = quota(limit)
     now_ms = NOW_MS
     for size_bytes in sizes:
-        one.settle(0, size_bytes)
+        one.settle(0, size_bytes, now_ms=now_ms)
         one.record(size_bytes, now_ms=now_ms)
         for _ in range(50):
             if one.room(now_ms=now_ms):

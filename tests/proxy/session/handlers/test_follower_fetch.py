@@ -69,7 +69,7 @@ class Front(Wire):
 
     def use_up(self, size_bytes: int = 1_000_000) -> None:
         """Use up bytes of the limit, as if other followers had fetched them."""
-        self.quota.settle(0, size_bytes)
+        self.quota.settle(0, size_bytes, now_ms=self.now_ms)
         self.quota.record(size_bytes, now_ms=self.now_ms)
 
     def fetch(self, *places: Place, number: int = 1, replica_id: int = 3, session: tuple[int, int] = (0, -1)) -> bytes:

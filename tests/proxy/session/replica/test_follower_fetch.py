@@ -68,7 +68,7 @@ class Hands:
 
     def use_up(self, size_bytes: int) -> None:
         """Use up bytes of the limit, as if other followers had fetched them."""
-        self.quota.settle(0, size_bytes)
+        self.quota.settle(0, size_bytes, now_ms=self.now_ms)
         self.quota.record(size_bytes, now_ms=self.now_ms)
 
     def decide(self, frame: bytes, *, replica_id: int = FOLLOWER, follower: Follower | None = None) -> Decision:

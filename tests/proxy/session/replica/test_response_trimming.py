@@ -68,7 +68,7 @@ def test_ungranted_partition_gets_the_remaining_room_or_one_batch() -> None:
 @pytest.mark.parametrize(("counts_all", "total"), [(True, 131), (False, 0)])
 def test_in_sync_records_are_sent_whole_and_charged_if_listed(counts_all: bool, total: int) -> None:
     exceeded = quota(1_000)
-    exceeded.settle(0, 1_000)
+    exceeded.settle(0, 1_000, now_ms=NOW_MS)
     one = One(batches(60, 60) + b"cut off at ", Charge(exceeded, counts_all, False), high_watermark=50)
     assert one.flows() == 131
     assert exceeded.total == total
@@ -97,6 +97,6 @@ def test_partition_without_records_in_a_full_response_is_looked_at_again() -> No
 def test_unused_grant_is_returned_to_each_quota() -> None:
     one, other = quota(1_000), quota(1_000)
     one.reserve(100)
-    settle({one: 100}, {other: 60})
+    settle({one: 100}, {other: 60}, now_ms=NOW_MS)
     assert one.room(now_ms=NOW_MS) == 100
     assert other.room_at_ms(now_ms=NOW_MS) == NOW_MS + 60
