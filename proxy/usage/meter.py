@@ -36,6 +36,7 @@ class MeteredBroker(NamedTuple):
     node_id: int | None  # None while unknown; several entries may have one id
     quotas: BrokerQuotas
     enforces: bool  # whether a listener in front of the broker enforces quotas; a rule may override this
+    cluster: str | None = None  # the id of its cluster, or None while unknown
 
 
 class MeteredReplicas(NamedTuple):
@@ -63,12 +64,15 @@ class Meter:
         can let the event loop serve clients. If the caller abandons the iterator, the remaining records become part of
         the next interval.
         """
+        brokers = list(brokers)
+        clusters = {broker.cluster for broker in brokers}
         for one in replicas:
-            self._add_replicas(one)
+            # A limit on replication does not know its cluster, which is the same for all brokers of nearly any proxy.
+            self._add_replicas(one, next(iter(clusters)) if len(clusters) == 1 else None)
         yield None
         for broker in brokers:
             for listener in broker.quotas.arrivals.listeners:
-                self._add_listener(broker.node_id, listener)
+                self._add_listener(broker, listener)
             for manager in broker.quotas.managers:
                 yield from self._read_manager(broker, manager)
         start_ms, interval_ms = self.timeline.roll(wall_ms=wall_ms, now_ms=now_ms)
@@ -105,7 +109,7 @@ class Meter:
         moved = left.minus(departed.other)
         if moved != NO_USAGE:
             used = UsageCounts(moved.amount // per, moved.requests, *_waits(moved), broker.enforces)
-            self._add(UsageKey(broker.node_id, kind.label, OTHER, OTHER), used)
+            self._add(UsageKey(broker.node_id, kind.label, OTHER, OTHER, cluster=broker.cluster), used)
         yield
 
     def _add_bucket(self, broker: MeteredBroker, bucket: Bucket) -> None:
@@ -135,7 +139,7 @@ class Meter:
         )
         enforces = broker.enforces if bucket.enforcement is None else bucket.enforcement is not Enforcement.OBSERVE
         self._add(
-            UsageKey(broker.node_id, kind.label, bucket.tags.user, bucket.tags.client_id),
+            UsageKey(broker.node_id, kind.label, bucket.tags.user, bucket.tags.client_id, None, broker.cluster),
             UsageCounts(
                 amount,
                 requests,
@@ -149,23 +153,23 @@ class Meter:
             ),
         )
 
-    def _add_listener(self, node_id: int | None, listener: ListenerQuota) -> None:
+    def _add_listener(self, broker: MeteredBroker, listener: ListenerQuota) -> None:
         used = listener.usage
         moved = used.minus(listener.logged)
         listener.logged = used
         if moved != NO_USAGE:
             limit = float(listener.limit) if listener.limit < UNLIMITED_RATE else None
             record = UsageCounts(moved.amount, moved.requests, *_waits(moved), not listener.observes, limit)
-            self._add(UsageKey(node_id, CONNECTION, "", "", listener.name), record)
+            self._add(UsageKey(broker.node_id, CONNECTION, "", "", listener.name, broker.cluster), record)
 
-    def _add_replicas(self, replicas: MeteredReplicas) -> None:
+    def _add_replicas(self, replicas: MeteredReplicas, cluster: str | None) -> None:
         quota = replicas.quota
         used = quota.usage
         moved = used.minus(quota.logged)
         quota.logged = used
         if moved != NO_USAGE:
             record = UsageCounts(moved.amount, moved.requests, *_waits(moved), is_enforced=True, limit=quota.limit)
-            self._add(UsageKey(replicas.node_id, replicas.kind, "", ""), record)
+            self._add(UsageKey(replicas.node_id, replicas.kind, "", "", cluster=cluster), record)
 
     def _add(self, identity: UsageKey, used: UsageCounts) -> None:
         """Add a record to the interval. If there is a record with the same key, the two are added up."""

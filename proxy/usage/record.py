@@ -14,13 +14,17 @@ _encode: Final = JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class UsageKey(NamedTuple):
-    """Identifies the bucket that a record describes, by its broker, kind of quota, user and client-id."""
+    """Identifies the bucket that a record describes, by its broker, kind of quota, user and client-id.
+
+    A node id is that of one broker in a cluster, and another cluster has the same ids.
+    """
 
     broker: int | None  # the node id, or None while it is unknown
     kind: str
     user: str
     client_id: str
     listener: str | None = None  # only in records about new connections
+    cluster: str | None = None  # the id of the broker's cluster, or None while it is unknown
 
 
 class UsageCounts(NamedTuple):
@@ -76,8 +80,9 @@ class Batch(NamedTuple):
 
 def _names(identity: UsageKey) -> dict[str, object]:
     names = identity._asdict()
-    if identity.listener is None:
-        del names["listener"]
+    for name in ("listener", "cluster"):
+        if names[name] is None:
+            del names[name]
     return names
 
 

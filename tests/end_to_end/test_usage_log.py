@@ -24,7 +24,7 @@ Record = dict[str, Any]
 
 _BYTES = "kafka_quota_proxy_bytes_total"
 _SIZE_FIELD = 4
-_IDENTITY = ("start_ms", "proxy", "broker", "kind", "user", "client_id", "listener")
+_IDENTITY = ("start_ms", "cluster", "proxy", "broker", "kind", "user", "client_id", "listener")
 
 
 def _usage_log(directory: Path) -> dict[str, object]:
@@ -161,6 +161,6 @@ def test_topic_has_the_bytes_sent(kafka_4: Kafka) -> None:
     assert _sum(from_topic, kind="produce", client_id="é") == into
     assert _sum(from_topic, kind="fetch", client_id="é") == out_of
     for message, record in zip(found, from_topic, strict=True):
-        names = ("proxy", "broker", "kind", "user", "client_id", "listener")
+        names = ("proxy", "broker", "kind", "user", "client_id", "listener", "cluster")
         assert json.loads(message.key() or b"") == {name: record[name] for name in names if name in record}
         assert message.timestamp() == (TIMESTAMP_CREATE_TIME, record["start_ms"])

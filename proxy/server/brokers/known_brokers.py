@@ -201,21 +201,22 @@ class KnownBrokers:
         }
         found: dict[BrokerQuotas, MeteredBroker] = {}
 
-        def add(node_id: int | None, quotas: BrokerQuotas, enforces: bool) -> None:
+        def add(node_id: int | None, quotas: BrokerQuotas, enforces: bool, cluster_id: str | None) -> None:
             before = found.get(quotas)
             if before is not None:
                 node_id, enforces = (node_id if before.node_id is None else before.node_id), enforces or before.enforces
-            found[quotas] = MeteredBroker(node_id, quotas, enforces)
+                cluster_id = before.cluster or cluster_id
+            found[quotas] = MeteredBroker(node_id, quotas, enforces, cluster_id)
 
         for upstream in self.single.values():
             leader, identity = upstream.broker.leader, upstream.broker.identity
-            node_id = leader.node_id if leader else None
-            add(identity.node_id if identity else node_id, upstream.quotas, upstream in enforcing)
+            node_id = identity.node_id if identity else leader.node_id if leader else None
+            add(node_id, upstream.quotas, upstream in enforcing, identity.cluster_id if identity else None)
         for cluster in self.clusters.values():
             # The routes of a cluster come and go, so each of its listeners counts for each of its brokers.
             enforces = any(one.listener.policy.enforcement is not Enforcement.OBSERVE for one in cluster.listeners)
             for node_id, quotas in cluster.quotas_by_node_id():
-                add(node_id, quotas, enforces)
+                add(node_id, quotas, enforces, cluster.cluster_id)
         return found.values()
 
     @property

@@ -161,6 +161,19 @@ def test_replicas_are_logged_by_their_broker() -> None:
     assert read(one, replicas=replicas, now_ms=2_000) == {}
 
 
+@pytest.mark.parametrize(("clusters", "expected"), [(("a", "a"), "a"), (("a", "b"), None), ((None,), None)])
+def test_replicas_have_the_cluster_that_all_brokers_have(
+    clusters: tuple[str | None, ...], expected: str | None
+) -> None:
+    leader = ReplicationQuota(5e6, samples=11, window_ms=1_000, now_ms=0)
+    leader.record(1, now_ms=0)
+    brokers = [MeteredBroker(at, BrokerQuotas(CONFIG), enforces=True, cluster=of) for at, of in enumerate(clusters)]
+
+    (key,) = read(meter(), *brokers, replicas=(MeteredReplicas("leader_replication", 1, leader),))
+
+    assert key.cluster == expected
+
+
 # -- evicted buckets --
 
 

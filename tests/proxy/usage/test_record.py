@@ -53,6 +53,13 @@ def test_a_key_identifies_the_bucket() -> None:
     ]
 
 
+def test_the_cluster_is_a_part_of_the_record_and_of_its_key_once_it_is_known() -> None:
+    batch = a_batch(UsageKey(3, "produce", "alice", "etl", cluster="c-1"))
+
+    (line,), (key,) = batch.lines(), batch.keys()
+    assert json.loads(line)["cluster"] == json.loads(key)["cluster"] == "c-1"
+
+
 def test_connections_through_two_listeners_are_added() -> None:
     one, other, unknown = (USED._replace(connections=count) for count in (2, 3, None))
 

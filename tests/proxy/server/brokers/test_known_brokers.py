@@ -20,6 +20,7 @@ from kafka_quota_proxy.config.model import (
 from kafka_quota_proxy.proxy.quota.rule_tables import QuotaChanges
 from kafka_quota_proxy.proxy.replication import throttle as throttle_module
 from kafka_quota_proxy.proxy.server.brokers.broker import Upstream
+from kafka_quota_proxy.proxy.server.brokers.identity import BrokerIdentity
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, MeteredBroker, MeteredReplicas
 from tests.support.frames import produce_request, produce_response
@@ -58,6 +59,18 @@ def test_brokers_and_bootstrap_ports_of_a_cluster_are_read_by_node_id(written: A
 
     assert [broker.node_id for broker in metered(one)] == [1, 2, 2]
     assert len({id(broker.quotas) for broker in metered(one)}) == 3
+
+
+def test_a_broker_is_read_with_the_id_of_its_cluster_once_that_is_known() -> None:
+    cluster = Cluster(bootstrap_servers=(OTHER,), advertised_host="h", first_port=9193, last_port=9292)
+    one = server(LISTENER, replace(LISTENER, name="laptop", upstream=None, node_id=None, cluster=cluster))
+    assert {broker.cluster for broker in metered(one)} == {None}
+
+    (upstream,), (brokers,) = one.brokers.single.values(), one.brokers.clusters.values()
+    upstream.broker.identity = BrokerIdentity("c-1", 3)
+    brokers.cluster_id = "c-2"
+
+    assert {(broker.node_id, broker.cluster) for broker in metered(one)} == {(3, "c-1"), (None, "c-2")}
 
 
 @pytest.mark.parametrize("observed", [True, False])
