@@ -37,6 +37,7 @@ class Topic(NamedTuple):
     name: str
     topic_id: bytes | None
     partitions: tuple[Partition, ...]
+    is_internal: bool = False
 
 
 class Broker(NamedTuple):
@@ -178,11 +179,11 @@ def read_metadata(response: Sequence[Any]) -> Metadata:
 
 
 def _topic(topic: Sequence[Any]) -> Topic:
-    error_code, name, topic_id, _, partitions, _ = topic
+    error_code, name, topic_id, is_internal, partitions, _ = topic
     found = tuple(
         Partition(number, leader, replicas, in_sync) for _, number, leader, _, replicas, in_sync, _ in partitions
     )
-    return Topic(error_code, name.decode(), topic_id if topic_id != NULL_UUID else None, found)
+    return Topic(error_code, name.decode(), topic_id if topic_id != NULL_UUID else None, found, is_internal)
 
 
 def configs_request(query: ConfigQuery) -> TableRequest:
