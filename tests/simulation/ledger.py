@@ -4,14 +4,14 @@ Correlation ids are unique in a world. So a frame that the proxy forwards, delay
 nothing of the proxy is asked.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tests.simulation.checks.check import Check
 from tests.simulation.checks.entities import RuleBook
 
 if TYPE_CHECKING:
-    from tests.simulation.checks.check import Check
     from tests.simulation.clock import Clock
     from tests.simulation.network import End
 
@@ -164,6 +164,8 @@ class Ledger:
         self.exchanges: dict[int, Exchange] = {}
         self._own: dict[int, None] = {}  # requests of the proxy itself, at a broker, with the id of a client's request
         self.checks: Sequence[Check] = ()
+        self._listeners: dict[str, list[Callable[..., None]]] = {}
+        self._heard: Sequence[Check] = ()  # the checks of these listeners
         self.lines: dict[int, Line] = {}
         self.book = RuleBook()
         self.started_ms = NEVER
@@ -180,8 +182,17 @@ class Ledger:
         return self._next_connection
 
     def _tell(self, event: str, *args: Any, **more: Any) -> None:
-        for check in self.checks:
-            getattr(check, event)(*args, **more)
+        # Most checks hear few events, and a world has a thousand events in a second.
+        if self._heard is not self.checks:
+            self._heard, self._listeners = self.checks, {}
+        listeners = self._listeners.get(event)
+        if listeners is None:
+            nothing = getattr(Check, event)
+            every = ((check, getattr(type(check), event, None)) for check in self.checks)
+            listeners = [getattr(check, event) for check, own in every if own is not nothing]
+            self._listeners[event] = listeners
+        for listener in listeners:
+            listener(*args, **more)
 
     # -- called by clients --
 
