@@ -131,4 +131,5 @@ def _topic(topic: Any) -> Topic:  # noqa: ANN401
         tuple(
             Partition(one.partition_index, one.leader_id, one.replica_nodes, one.isr_nodes) for one in topic.partitions
         ),
+        topic.is_internal,
     )
