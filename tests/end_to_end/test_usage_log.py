@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME
+from confluent_kafka.admin import AdminClient
 
 from tests.end_to_end.support.clients import create_topic, messages
 from tests.end_to_end.support.frames import RawClient, raw_client
@@ -153,6 +154,8 @@ def test_topic_has_the_bytes_sent(kafka_4: Kafka) -> None:
     topic, usage = create_topic(kafka_4), create_topic(kafka_4)
     to_topic = {"bootstrap_servers": kafka_4.bootstrap_servers, "topic": usage}
     with Proxy({"usage_log": {"kafka": to_topic, "interval": "200ms", "proxy": "p1"}}, kafka_4) as proxy:
+        # The proxy learns who the broker is from its Metadata responses.
+        cluster_id = AdminClient({"bootstrap.servers": proxy.address()}).list_topics(timeout=10).cluster_id
         into, out_of = _exchange(proxy, topic, "é")
         assert proxy.stop() == 0
 
@@ -160,6 +163,7 @@ def test_topic_has_the_bytes_sent(kafka_4: Kafka) -> None:
     from_topic = [json.loads(message.value() or b"") for message in found]
     assert _sum(from_topic, kind="produce", client_id="é") == into
     assert _sum(from_topic, kind="fetch", client_id="é") == out_of
+    assert {record.get("cluster") for record in from_topic if record["client_id"] == "é"} == {cluster_id}
     for message, record in zip(found, from_topic, strict=True):
         names = ("proxy", "broker", "kind", "user", "client_id", "listener", "cluster")
         assert json.loads(message.key() or b"") == {name: record[name] for name in names if name in record}
