@@ -296,6 +296,10 @@ class ClientAccount:
         self._set_aside()
         self.release_stale((), now_ms=now_ms)
 
+    def uses(self, client_id: bytes) -> bool:
+        """Return whether the buckets that are held are those of this client-id, by the rules in force."""
+        return client_id == self._client_id and self._generation == self.context.quotas.generation
+
     def _use_client_id(self, client_id: bytes) -> None:
         """Mark the buckets as stale if the client-id or the rules have changed."""
         generation = self.context.quotas.generation

@@ -311,7 +311,9 @@ class RequestStream:
         if head is None:
             return None
         account, api_key = state.account, head.api_key
-        if len(account.stale_buckets) >= _MOST_STALE and self.release_stale_buckets(now_ms) >= _MOST_STALE:
+        # A request that was looked at before has its buckets.
+        are_many = len(account.stale_buckets) >= _MOST_STALE and not account.uses(head.client_id)
+        if are_many and self.release_stale_buckets(now_ms) >= _MOST_STALE:
             state.block(BlockedBy.EARLIER_ANSWERS)
             return None
         if not account.is_counted and api_key not in _BEFORE_LOGIN and not account.count_connection(head.client_id):
