@@ -154,7 +154,7 @@ def test_topic_has_the_bytes_sent(kafka_4: Kafka) -> None:
     topic, usage = create_topic(kafka_4), create_topic(kafka_4)
     to_topic = {"bootstrap_servers": kafka_4.bootstrap_servers, "topic": usage}
     with Proxy({"usage_log": {"kafka": to_topic, "interval": "200ms", "proxy": "p1"}}, kafka_4) as proxy:
-        # The proxy learns who the broker is from its Metadata responses.
+        # Metadata responses tell the proxy the id of the broker.
         cluster_id = AdminClient({"bootstrap.servers": proxy.address()}).list_topics(timeout=10).cluster_id
         into, out_of = _exchange(proxy, topic, "é")
         assert proxy.stop() == 0

@@ -1,4 +1,4 @@
-"""Tests which rule is found for a client whose name is misspelt."""
+"""Tests of the rule that is suggested for a misspelt client name."""
 
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.quota.entity import Tags

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
     from tests.simulation.world import World
 
-# The proxy asks a broker who it is before its first client, for up to 2 s. On a slow network a connection then takes up
-# to 3.6 s: two ways of up to 2 * 900 ms. The other is for a paused process.
+# The proxy asks a broker for its id before it serves the first client, which takes 2 s at most. On a slow network,
+# connecting then takes up to 3.6 s: two round trips of 1.8 s. The rest of the grace is for a paused process.
 _GRACE_MS: Final = 6_000.0
 _STANDS_STILL_MS: Final = 5_000.0
 # The time-out of a dial whose first packet is lost, also if its broker can be reached again a moment later.

@@ -308,7 +308,7 @@ class HeldBack(Check):
             correlation_id = exchange.correlation_id
             key = self._key_of.get(correlation_id)
             if key is None and exchange.forwarded_to is not None and exchange.forwarded_ms < 0:
-                # The proxy charges what it has forwarded of it once it is done.
+                # When the request ends, the proxy charges the bytes that it has forwarded.
                 found = self._limit(exchange, exchange.forwarded_to)
                 key = None if found is None else found[0]
             bucket = None if key is None else self._buckets.get(key)

@@ -150,7 +150,7 @@ def test_consumers_who_share_a_limit_wait_until_half_a_window_is_paid(is_shared:
 @pytest.mark.parametrize(("rate", "waits_ms"), [(2_500, 395_000), (10_000, 118_000)])
 def test_a_debt_is_paid_at_the_rate_of_a_later_limit(rate: int, waits_ms: float) -> None:
     world = served()
-    # It owes 100 s, without having been told.
+    # The client owes 100 s, and no response has told it so.
     world.forward(world.send(connection=2, size=1_000_000, expects_response=False))
     world.rules_changed([{**RULES[0], "producer_byte_rate": rate}])
     world.send()
